@@ -62,7 +62,6 @@ class DrawingKeywords(ReadingKeywords, SelectionKeywords, total=False):
     max_events: int | str | None
     csv: str | os.PathLike[str] | None
     report: str | os.PathLike[str] | None
-    png: str | os.PathLike[str] | None
     force: bool
 
 

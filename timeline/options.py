@@ -258,8 +258,8 @@ class ExportOptions:
     never exceeded; 0 is no limit. max_events: most slices, samples and ends of arrows in it; None
     is what viewers can load, or any number without a limit of bytes. exact_steps: steps that stay
     exact when others do not; None chooses. csv: a file for the times of each rank and step, besides
-    the timeline. report: an HTML report that is written too. png: a picture of it. causes: say why
-    devices wait and idle, for which HCCL tasks and host calls are read even if they are not drawn.
+    the timeline. report: an HTML report that is written too. causes: say why devices wait and
+    idle, for which HCCL tasks and host calls are read even if they are not drawn.
     """
 
     kind: Kind = option(
@@ -372,15 +372,6 @@ class ExportOptions:
         group=Group.REPORT,
         help="also write an HTML report",
         metavar="FILE.html",
-        parse=Path,
-        read=_read_path,
-        compare=InCompare(group=Group.OUTPUT),
-    )
-    png: Path | None = option(
-        "--png",
-        group=Group.REPORT,
-        help="also write a picture of the report",
-        metavar="FILE.png",
         parse=Path,
         read=_read_path,
         compare=InCompare(group=Group.OUTPUT),

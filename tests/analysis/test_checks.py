@@ -15,7 +15,6 @@ import pytest
 
 from simulator.writers.companions.measures import (
     links_of,
-    operator_sums,
     write_communication_measures,
     write_measures_database,
     write_operator_sums,
@@ -25,10 +24,8 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
 from timeline.cli.main import main
-from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure
-from timeline.reports.check_text import check_lines, unused_lines
 
 pytestmark = pytest.mark.sweep
 
@@ -105,21 +102,6 @@ def test_every_number_of_the_profiler_is_compared(
     assert not any(warned(report, file) for file in files)
     keys = {"rank", "file", "what", "numbers", "ours", "theirs", "tolerance", "equal", "reason"}
     assert set(report["checks"][0]) == keys
-
-
-def test_names_say_what_is_compared(shelf: ProfileShelf, tmp_path: Path, export: Export) -> None:
-    """Parts of steps, types of operators and single ops can be told apart."""
-    profile = measured(shelf, "torch-text", tmp_path / "run")
-    rank = profile.run.ranks[0]
-    checks_of_rank = [row for row in export(profile.path)["checks"] if row["rank"] == rank.rank]
-    step = rank.steps[0].id
-    whats = {row["what"] for row in checks_of_rank if row["file"] == "step_trace_time.csv"}
-    assert f"computing_ns of step {step}" in whats
-    assert f"free_ns of step {step}" in whats
-    types = [row for row in checks_of_rank if row["file"] == "op_statistic.csv"]
-    for name, (_, _, total_ns) in operator_sums(rank).items():
-        (row,) = [row for row in types if row["what"] == f"total_ns of {name}"]
-        assert row["theirs"] == total_ns
 
 
 def test_types_are_compared_only_where_they_are_told(
@@ -517,37 +499,6 @@ def test_tables_of_a_database_that_are_not_used_are_named(
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("INSERT INTO TASK_PMU_INFO VALUES (1)")
     assert named()
-
-
-@pytest.mark.parametrize("layout", ["msprof-sqlite", "mindstudio"])
-def test_voltages_are_named_beside_every_layout(
-    shelf: ProfileShelf, tmp_path: Path, export: Export, layout: str
-) -> None:
-    """No export holds what voltage.db does."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
-    (capture,) = profile.captures
-    directory = next(capture.glob("device_*")) / "sqlite"
-    directory.mkdir(exist_ok=True)
-    with closing(sqlite3.connect(directory / "voltage.db")) as connection, connection:
-        connection.execute("CREATE TABLE AicVoltage (syscnt INTEGER, voltage INTEGER)")
-    files = {row["file"] for row in export(profile.path)["unused"]}
-    assert "voltage.db" in files
-    assert not files & {"ascend_task.db", "freq.db", "runtime.db"}
-
-
-def test_lines_are_short() -> None:
-    """Ranks with the same files share a line, whatever ranks and stamps their names hold."""
-    files = [("a_0_20260101000000.db", "a"), ("a_1_20260202000000.db", "a")]
-    unused = Table(
-        {
-            "rank": np.arange(2),
-            "file": np.array([file for file, _ in files], object),
-            "what": np.array([what for _, what in files], object),
-        }
-    )
-    assert list(unused_lines(unused)) == ["  not used of ranks 0,1: a.db (a)"]
-    assert list(unused_lines(Table({}))) == []
-    assert list(check_lines(Table({}))) == []
 
 
 # -- real captures -----------------------------------------------------------------------------

@@ -15,8 +15,7 @@ from simulator.writers.mindspore.tables.profiler_directory import (
     write_step_trace,
 )
 from tests.support.profile_shelf import ProfileShelf
-from timeline.profile import open_profile
-from timeline.selection import Selection
+from timeline import Selection, open_profile
 
 pytestmark = pytest.mark.filterwarnings("ignore::timeline.errors.TimelineWarning")
 ROUNDING_NS = 200

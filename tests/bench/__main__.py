@@ -2,12 +2,10 @@
 
     python -m tests.bench [PART ...] [--runs 5] [--json table.json]
 
-Parts: traces, databases and starts, which are what is not asked for by name; causes; growth, which
-makes a database of 2 GB. Ratios of CPU to yardsticks, and what they should be: database-targets,
-trace-targets and rank-targets, for which `targets` stands; peer-targets, which installs other
-tools; growth-targets, which makes a database of 2 GB too. Inputs are made by tools/scaleup.py of
-the shared directory, in a temporary directory. Every run is a process of its own, so times hold the
-start of Python, and peaks are those of that process.
+Parts: traces, databases and starts, which are what is not asked for by name; growth, which
+makes a database of 2 GB. Inputs are made by tools/scaleup.py of the shared directory, in a
+temporary directory. Every run is a process of its own, so times hold the start of Python, and peaks
+are those of that process.
 """
 
 from __future__ import annotations
@@ -21,46 +19,30 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
-from tests.bench.durations import causes, databases, growth, starts, traces
+from tests.bench.durations import databases, growth, starts, traces
 from tests.bench.inputs import Inputs
 from tests.bench.runs import Bench, Row
-from tests.bench.targets import (
-    Ratio,
-    database_targets,
-    growth_targets,
-    peer_targets,
-    rank_targets,
-    trace_targets,
-)
 from tests.support.places import ROOT
 from timeline.sources.decoders.event_batch import is_compiled
 
-_USUAL: dict[str, Callable[[Bench, Inputs], Iterator[Row]]] = {
+_USUAL = ("traces", "databases", "starts")
+_PARTS: dict[str, Callable[[Bench, Inputs], Iterator[Row]]] = {
     "traces": traces,
     "databases": databases,
     "starts": starts,
-}
-_LONGER: dict[str, Callable[[Bench, Inputs], Iterator[Row]]] = {"causes": causes, "growth": growth}
-_RATIOS: dict[str, Callable[[Bench, Inputs], Iterator[Ratio]]] = {
-    "database-targets": database_targets,
-    "trace-targets": trace_targets,
-    "rank-targets": rank_targets,
-    "peer-targets": peer_targets,
-    "growth-targets": growth_targets,
+    "growth": growth,
 }
 
 
-def table(rows: Sequence[Row] | Sequence[Ratio]) -> str:
-    """The rows as a Markdown table."""
-    if not rows:
-        return ""
-    head = rows[0].head()
+def table(rows: Sequence[Row]) -> str:
+    """Return the rows as a Markdown table."""
+    head = Row.head()
     lines = [head, tuple("---" for _ in head), *(row.cells() for row in rows)]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 def machine() -> str:
-    """Where this was measured."""
+    """Describe where this was measured."""
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     model = models[0] if models else platform.processor()
@@ -71,34 +53,22 @@ def machine() -> str:
 
 def main() -> None:
     """Measure the parts that are named, or the usual ones."""
-    parts = [*_USUAL, *_LONGER, *_RATIOS, "targets"]
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("parts", nargs="*", metavar="PART", choices=[*parts, []])
+    parser.add_argument("parts", nargs="*", metavar="PART", choices=[*_PARTS, []])
     parser.add_argument("--shared", type=Path, default=ROOT.parent / "shared")
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--json", type=Path, help="also write the tables here")
     asked = parser.parse_args()
     if not (asked.shared / "tools/scaleup.py").is_file():
         raise SystemExit(f"{asked.shared}: has no tools/scaleup.py to make large inputs with.")
-    names = asked.parts or list(_USUAL)
-    if "targets" in names:
-        names += ["database-targets", "trace-targets", "rank-targets"]
     with tempfile.TemporaryDirectory(prefix="tlexport-bench-") as directory:
         bench, inputs = Bench(asked.runs, Path(directory)), Inputs(asked.shared, Path(directory))
         bench.compile()
-        durations = _USUAL | _LONGER
-        rows = [
-            row for name in names if name in durations for row in durations[name](bench, inputs)
-        ]
-        ratios = [row for name in names if name in _RATIOS for row in _RATIOS[name](bench, inputs)]
-    print(f"{machine()}; medians of {asked.runs} runs\n\n{table(rows)}{table(ratios)}")
+        rows = [row for name in asked.parts or _USUAL for row in _PARTS[name](bench, inputs)]
+    print(f"{machine()}; medians of {asked.runs} runs\n\n{table(rows)}")
     if asked.json:
-        found = {
-            "machine": machine(),
-            "rows": [asdict(row) | {"rate": row.rate} for row in rows],
-            "ratios": [asdict(row) for row in ratios],
-        }
-        asked.json.write_text(json.dumps(found, indent=2))
+        measured = [asdict(row) | {"rate": row.rate} for row in rows]
+        asked.json.write_text(json.dumps({"machine": machine(), "rows": measured}, indent=2))
 
 
 if __name__ == "__main__":

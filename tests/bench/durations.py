@@ -51,18 +51,6 @@ def databases(bench: Bench, inputs: Inputs) -> Iterator[Row]:
             yield bench.measure(work, command, millions, "M tasks")
 
 
-def causes(bench: Bench, inputs: Inputs) -> Iterator[Row]:
-    """What it costs to say why devices wait and idle, and that it grows with the tasks."""
-    for ranks, tasks in ((1, 250_000), (1, 500_000), (1, 1_000_000), (8, 1_000_000)):
-        path = inputs.cluster(ranks, tasks)
-        label = f"{tasks:,}".replace(",", " ")
-        for option in ("--no-causes", "--causes"):
-            command = bench.export(path, "--kind", "summary", option)
-            work = f"{label} tasks with all calls in {ranks} ranks -> summary, {option}"
-            yield bench.measure(work, command, tasks / 1e6, "M tasks")
-        shutil.rmtree(path)
-
-
 def growth(bench: Bench, inputs: Inputs) -> Iterator[Row]:
     """Whether time and memory keep to the number of tasks."""
     for tasks in (100_000, 1_000_000, 10_000_000):

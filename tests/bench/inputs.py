@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import json
 import shutil
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.bench.kineto_trace import repeat_trace
 from tests.support.places import ROOT
 
 
@@ -47,15 +44,6 @@ class Inputs:
         self._capture(made, 0, tasks)
         return made
 
-    def cluster(self, ranks: int, tasks: int) -> Path:
-        """Captures of some ranks that share so many tasks, with all calls of the host."""
-        made = self.directory / f"cluster-{ranks}-{tasks}"
-        for rank in range(ranks):
-            path = self._capture(made, rank, tasks // ranks, "--host")
-            with closing(sqlite3.connect(path)) as database, database:
-                database.execute("UPDATE RANK_DEVICE_MAP SET rankId = ?", (rank,))
-        return made
-
     def _capture(self, made: Path, rank: int, tasks: int, *options: str) -> Path:
         """The database of a capture, made of that of one of the two real ranks."""
         real = rank % 2
@@ -74,23 +62,6 @@ class Inputs:
         tool = self.shared / "tools/scaleup.py"
         command = [sys.executable, str(tool), kind, "--src", str(source), "--out", str(target)]
         subprocess.run([*command, *size], check=True, stdout=subprocess.DEVNULL)
-
-    def mindspore(self, megabytes: int) -> Path:
-        """Two ranks of MindSpore with timelines of some size each, as MindInsight reads them."""
-        made = self.directory / f"mindspore-{megabytes}"
-        tool = self.shared / "tools/scaleup.py"
-        command = [sys.executable, str(tool), "ms", "--out", str(made), "--ranks", "2"]
-        size = ["--mb", str(megabytes)]
-        subprocess.run([*command, *size], check=True, stdout=subprocess.DEVNULL)
-        return made
-
-    def kineto(self, megabytes: int) -> Path:
-        """A trace of PyTorch on a GPU of some size."""
-        made = self.directory / f"kineto-{megabytes}"
-        made.mkdir()
-        source = self.shared / "data/gpu/mi300/resnet_act_checkpoint.json.gz"
-        repeat_trace(source, made / "resnet_rank0.1694128201545.pt.trace.json", megabytes)
-        return made
 
     def ranks(self, count: int) -> Path:
         """Many small ranks."""

@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,15 +73,6 @@ class Bench:
         )
         print("  ".join(row.cells()), file=sys.stderr, flush=True)
         return row
-
-    def interleave(self, commands: Mapping[str, Sequence[str]]) -> list[dict[str, Run]]:
-        """Rounds in which each command runs once, so that all meet the same load."""
-        rounds = []
-        for turn in range(self.runs):
-            rounds.append({name: self._run(command) for name, command in commands.items()})
-            said = "  ".join(f"{name} {run.cpu_s:.2f}" for name, run in rounds[-1].items())
-            print(f"round {turn + 1}, CPU s: {said}", file=sys.stderr, flush=True)
-        return rounds
 
     def _run(self, command: Sequence[str]) -> Run:
         begin = time.perf_counter()

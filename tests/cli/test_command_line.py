@@ -19,7 +19,7 @@ from tests.support.profile_shelf import (
     change_events,
 )
 from tests.support.run_command import Command
-from timeline.version import __version__
+from timeline import __version__
 
 # -- exit codes and messages -----------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
-from dataclasses import FrozenInstanceError, dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
@@ -130,20 +130,6 @@ def test_what_was_read_of_one_thing_is_counted_before_the_next(
     assert counted == [0, 10, 20]
 
 
-def test_tables_are_frozen_dataclasses_without_methods_of_their_own() -> None:
-    # Methods made for each table are compiled at every start of the command.
-    assert not {"__init__", "__eq__", "__repr__", "__setattr__"} & vars(_Pairs).keys()
-    table = _Pairs(np.arange(2), np.arange(2))
-    assert [field.name for field in fields(table)] == ["number", "double"]
-    changed = replace(table, double=np.array([5, 7]))
-    assert (changed.number.tolist(), changed.double.tolist()) == ([0, 1], [5, 7])
-    with pytest.raises(FrozenInstanceError):
-        table.number = np.arange(2)  # type: ignore[misc]
-    with pytest.raises(FrozenInstanceError):
-        del table.number
-    assert repr(table).startswith("_Pairs(number=")
-
-
 @pytest.mark.parametrize(
     ("in_order", "by_name"),
     [
@@ -187,14 +173,3 @@ def test_a_pickled_table_holds_what_it_held(count: int, seed: int) -> None:
         ]
     again = pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(table))))
     assert again.number.tolist() == table.number.tolist()
-
-
-def test_short_tables_that_are_pickled_hold_no_arrays_and_are_shared() -> None:
-    pickled = pickle.dumps(_Pairs(np.arange(3), 2 * np.arange(3)))
-    one, other = pickle.loads(pickled), pickle.loads(pickled)
-    assert one is other
-    assert not [value for value in vars(one).values() if isinstance(value, np.ndarray)]
-    assert pickle.loads(pickle.dumps(_Pairs.empty())) is _Pairs.empty()
-    assert not hasattr(one, "triple")
-    with pytest.raises(ValueError, match="read-only"):
-        one.number[0] = 7

@@ -294,38 +294,6 @@ def test_large_tables_are_read_once_and_only_their_columns_that_are_shown(
     assert len([table for table, _ in queries if table in LARGE]) == 3 + 4
 
 
-def test_calls_are_left_unread_where_no_step_and_no_layer_needs_them(
-    shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
-    (file,) = profile.captures[0].rglob("ascend_pytorch_profiler_0.db")
-    with contextlib.closing(sqlite3.connect(file)) as database:
-        database.execute("DELETE FROM STEP_TIME")
-        database.commit()
-    queries = columns_read(profile.path, SUMMARY_LAYERS, monkeypatch)
-    assert "CANN_API" not in [table for table, _ in queries]
-
-
-def test_threads_keep_their_numbers_however_far_these_lie_apart(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
-    """Rows are sorted by short keys where numbers are close, and by the numbers elsewhere."""
-    threads = [5, 7, 7 + (1 << 20)]
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
-    (file,) = profile.captures[0].rglob("ascend_pytorch_profiler_0.db")
-    with contextlib.closing(sqlite3.connect(file)) as database:
-        chosen = "CASE rowid % 3 " + " ".join(f"WHEN {i} THEN {t}" for i, t in enumerate(threads))
-        database.execute(f"UPDATE CANN_API SET globalTid = (9 << 32) + {chosen} END")
-        database.commit()
-    (source,) = discover(profile.path).sources
-    layers = frozenset({Layer.CANN})
-    share = draw_rank_from_source(
-        source, RankRequest(Selection(layers=layers), options=DrawOptions(layers))
-    )
-    rows = {track.name for track in share.tracks.tracks if track.name.startswith("Thread")}
-    assert rows == {f"Thread {thread}" for thread in threads}
-
-
 def test_a_table_with_absent_values_is_read_with_their_defaults(
     shelf: ProfileShelf, tmp_path: Path
 ) -> None:

@@ -14,7 +14,6 @@ from simulator.writers.companions.memory import (
     application_memory,
     write_memory_tables,
 )
-from simulator.writers.kineto import memory_samples
 from tests.support.html_page import read
 from tests.support.profile_shelf import ProfileShelf
 from timeline.figures.comparison import Comparison
@@ -109,20 +108,6 @@ def test_people_see_classes_that_ran_and_no_others(shelf: ProfileShelf, tmp_path
     assert comparison_text(read_back.comparison, DISPLAY, verbose=True) == text
 
 
-def test_a_file_too_small_for_classes_keeps_the_parts(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Whatever room there is, what is left can be read; other tables are cut before the parts."""
-    comparison = compared("torch-text", "torch-db", shelf, tmp_path)
-    filed = FiledVerdict.of_comparison("0.1.0", "summary", comparison)
-    rows = set()
-    for most_bytes in range(2_000, 64_000, 2_000):
-        found = FiledVerdict.from_attributes(dict(filed.attributes(most_bytes)))
-        assert found is not None
-        if found.comparison is not None:
-            assert found.comparison.parts.to_dicts() == comparison.parts.to_dicts()
-            rows.add(len(found.comparison.overall))
-    assert len(comparison.overall) in rows
-
-
 def test_runs_of_other_hardware_say_nothing_of_classes_that_one_cannot_have(
     shelf: ProfileShelf, tmp_path: Path
 ) -> None:
@@ -172,15 +157,6 @@ def test_reserved_memory_of_a_table_is_read_in_its_unit(
     assert any("no numbers" in reason and count == 1 for reason, count in said.items())
 
 
-def test_a_table_without_reserved_memory_is_left_out(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.copy("torch-text", tmp_path / "run")
-    table = profile.captures[0] / "ASCEND_PROFILER_OUTPUT" / "memory_record.csv"
-    table.write_text("Component,Timestamp(us)\nPTA,1.5")
-    report = timeline.compare(profile.path, profile.path, tmp_path / "t.pftrace")
-    assert not len(report.comparison.memory)
-    assert any("Total Reserved" in omission.reason for omission in report.omissions)
-
-
 def test_reserved_memory_of_databases_is_compared(shelf: ProfileShelf, tmp_path: Path) -> None:
     profile = shelf.copy("torch-db", tmp_path / "run")
     for capture in profile.captures:
@@ -190,9 +166,3 @@ def test_reserved_memory_of_databases_is_compared(shelf: ProfileShelf, tmp_path:
             rows = [(1, 5), (2, 1 << 40), (3, None)]
             connection.executemany("INSERT INTO MEMORY_RECORD VALUES (?, ?)", rows)
     assert reserved(profile.path, tmp_path) == [1 << 40, 1 << 40]
-
-
-def test_reserved_memory_of_gpus_is_compared(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.get("kineto")
-    sizes = [size for rank in profile.run.ranks for _, size in memory_samples(rank)]
-    assert reserved(profile.path, tmp_path) == [4 * max(sizes)] * 2

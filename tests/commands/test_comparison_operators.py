@@ -173,14 +173,6 @@ def test_options_without_effect_are_told(
         assert "base_count" in getattr(report.comparison, name).columns or name == "modules"
 
 
-def test_nothing_is_told_of_options_that_have_an_effect(shelf: ProfileShelf, here: Path) -> None:
-    """Nor where none is asked for."""
-    profile, other = shelf.get("torch-text").path, shelf.get("mindstudio").path
-    asked = compare(profile, profile, output=here / "a.pftrace", max_kernels=4)
-    plain = compare(profile, other, output=here / "b.pftrace")
-    assert not any("without effect" in one for one in (*asked.warnings, *plain.warnings))
-
-
 SHAPES = "2,3;3,4"
 OF_CONVOLUTION = "aten::convolution"
 

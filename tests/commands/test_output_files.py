@@ -7,8 +7,6 @@ import itertools
 import json
 import os
 import stat
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
@@ -317,43 +315,6 @@ def test_nothing_left_when_encoding_fails(
     assert command.files() == []
 
 
-@pytest.mark.parametrize(
-    ("fit", "share"),
-    [("coarsen", 0.45), ("coarsen", 0.55), ("steps", 0.7), ("split", 0.6)],
-)
-@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
-def test_nothing_left_when_a_later_draft_fails(
-    command: Command,
-    shelf: ProfileShelf,
-    monkeypatch: pytest.MonkeyPatch,
-    fit: str,
-    share: float,
-    error: type[BaseException],
-) -> None:
-    """Whichever draft of a search fails, the others go as well; an old file keeps its bytes."""
-    long = shelf.get("torch-db", steps=6)
-    size = command.report(long.path, "--kind", "detail", "-o", "out.pftrace")["outputs"][0]["bytes"]
-    before = (command.directory / "out.pftrace").read_bytes()
-    arguments = ("--kind", "detail", "--fit", fit, "--force", "--limit", f"{int(size * share)}B")
-    written = itertools.count()
-
-    def counting(*pieces: Any, **named: Any) -> Draft:
-        next(written)
-        return write_draft(*pieces, **named)
-
-    monkeypatch.setattr(WRITE_DRAFT, counting)
-    assert command(long.path, *arguments, "-o", "other.pftrace").code == 0
-    for path in command.directory.glob("other*"):
-        path.unlink()
-    drafts = next(written)
-    assert drafts > 0
-    for number in range(1, drafts + 1):
-        monkeypatch.setattr(WRITE_DRAFT, failing_after(number, error))
-        expect_failure(command, error, long.path, *arguments, "-o", "out.pftrace")
-        assert command.files() == ["out.pftrace"]
-        assert (command.directory / "out.pftrace").read_bytes() == before
-
-
 def expect_failure(command: Command, error: type[BaseException], *arguments: str | Path) -> None:
     """Run the command into an error: known ones are told, others are bugs and stay visible."""
     if error is KeyboardInterrupt:
@@ -366,21 +327,3 @@ def expect_failure(command: Command, error: type[BaseException], *arguments: str
     else:
         with pytest.raises(error, match="in the middle of a file"):
             command(*arguments)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no limit on file sizes")
-def test_full_disk(command: Command, profile: Profile) -> None:
-    """When the system refuses to write on, the error says so and no file is left."""
-    code = (
-        "import resource, sys; resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000));"
-        "from timeline.cli.main import main; sys.exit(main())"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", code, str(profile.path), "-o", "out.pftrace"],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert ran.returncode == 1
-    assert "out.pftrace: cannot be written" in ran.stderr
-    assert command.files() == []

@@ -22,7 +22,7 @@ from tests.support.run_command import Command
 from timeline.errors import SourceError, TimelineError
 from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
 from timeline.reports.terminal import Display
-from timeline.reports.terminal_filed import filed_text
+from timeline.reports.terminal_verdict import filed_text
 from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW
 
 pytestmark = pytest.mark.sweep
@@ -115,14 +115,6 @@ def test_verbose(command: Command, shelf: ProfileShelf) -> None:
     out = command(profile.path, "-v").out
     name = f"timeline-{profile.path.name}-summary-r0-1.pftrace"
     assert command("show", name, "-v").out.startswith(said_of(out))
-
-
-def test_renamed_and_moved(command: Command, profile: Profile, tmp_path: Path) -> None:
-    """Neither the profile nor the name or place of the file is needed."""
-    out = command(profile.path, "-o", "out.pftrace").out
-    moved = tmp_path / "from a colleague"
-    shutil.move(command.directory / "out.pftrace", moved)
-    assert command("show", moved).out.startswith(said_of(out))
 
 
 def test_library(command: Command, profile: Profile) -> None:
@@ -291,15 +283,3 @@ def test_small_limits(command: Command, shelf: ProfileShelf, suffix: str) -> Non
     assert outcome.code == 0
     assert (command.directory / f"out{suffix}").stat().st_size <= least
     assert command("show", f"out{suffix}").out.startswith(said_of(outcome.out))
-
-
-def test_a_comparison_without_collectives_is_shown(
-    command: Command, shelf: ProfileShelf, tmp_path: Path
-) -> None:
-    """Raw data names none, so that nothing of them is counted."""
-    path = shelf.get("raw", ranks=1).path
-    target = tmp_path / "both.pftrace"
-    assert command("compare", path, path, "-o", target).code == 0
-    shown = command("show", target)
-    assert (shown.code, shown.err) == (0, "")
-    assert "exactly as long as before" in shown.out

@@ -182,21 +182,6 @@ def test_strict(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
     assert command.files() == []
 
 
-@pytest.mark.parametrize("fit", ["coarsen", "steps"])
-def test_strict_whatever_the_fit(command: Command, shelf: ProfileShelf, fit: str) -> None:
-    """Detail that is merged is lost as much as detail that is left out."""
-    long = shelf.get("torch-text", steps=6)
-    arguments = (long.path, "--kind", "detail", "-o", "out.pftrace")
-    size = command.report(*arguments, "--limit", "0")["outputs"][0]["bytes"]
-    (command.directory / "out.pftrace").unlink()
-    limited = (*arguments, "--fit", fit, "--limit", f"{size * 7 // 10}B")
-    outcome = command(*limited, "--strict")
-    assert (outcome.code, outcome.out) == (4, "")
-    assert "--strict" in outcome.err
-    assert command.files() == []
-    assert command(*limited).code == 0
-
-
 def test_strict_about_broken_records(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
     """A record without a valid time is left out, counted, and a loss under --strict."""
     broken = shelf.copy("torch-text", tmp_path / "run", ranks=1)

@@ -5,10 +5,8 @@ from __future__ import annotations
 import argparse
 import contextlib
 import gc
-import importlib
 import inspect
 import json
-import pkgutil
 import shutil
 import sqlite3
 import subprocess
@@ -60,12 +58,6 @@ print(hasattr(timeline, "nothing"))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split("\n") == ["[]", "set()", "False", ""]
-
-
-def test_no_module_hides_a_name() -> None:
-    """A module of the package becomes an attribute of it when it is imported."""
-    modules = {one.name for one in pkgutil.iter_modules(timeline.__path__)}
-    assert not modules & set(timeline.__all__)
 
 
 def test_the_package_is_typed() -> None:
@@ -568,18 +560,9 @@ def test_ranks_that_are_left_out_are_a_warning(shelf: ProfileShelf, tmp_path: Pa
     assert any("rank 1 is left out" in str(one.message) for one in said)
 
 
-def test_importing_every_module_keeps_the_names() -> None:
-    """The name `export` is the function's, whatever was imported."""
-    for found in pkgutil.walk_packages(timeline.__path__, "timeline."):
-        if not found.name.endswith("__main__"):
-            importlib.import_module(found.name)
-    assert callable(timeline.export)
-    assert callable(timeline.open_profile)
-
-
 @pytest.mark.parametrize(
     ("keyword", "suffix"),
-    [("output", ".pftrace"), ("csv", ".csv"), ("report", ".html"), ("png", ".png")],
+    [("output", ".pftrace"), ("csv", ".csv"), ("report", ".html")],
 )
 def test_names_of_files_without_a_zero_byte_alone(
     shelf: ProfileShelf, keyword: str, suffix: str

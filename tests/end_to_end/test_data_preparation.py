@@ -16,13 +16,11 @@ from simulator.scenario import Scenario
 from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.data_preparation import write_data_preparation
 from simulator.writers.mindspore.text import write_mindspore_text
-from tests.support.perfetto_sql import TraceProcessor
+from tests.support.html_page import read
 from tests.support.run_command import Command
-from timeline.errors import TimelineWarning
-from timeline.figures.filed_verdict import FiledVerdict
+from timeline import TimelineWarning
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html.data_section import MOST_BOXES
-from timeline.selection import Selection
+from timeline.reports.html.work_sections import MOST_BOXES
 from timeline.units import spell_count
 
 MS = 1_000_000
@@ -106,16 +104,6 @@ def test_data_that_is_there_is_not_blamed(tmp_path: Path) -> None:
     assert "data" not in report["verdict"]["sentences"][0]
 
 
-def test_of_ranks_that_all_starve_one_is_named(tmp_path: Path) -> None:
-    """Nobody holds up anybody, and still all of them wait; advice is on the one that is named."""
-    verdict = report_on(tmp_path, 4, starved(0, 1, 2, 3)).verdict
-    assert verdict.culprit is not None
-    assert verdict.culprit.waited_ns == 0
-    first, second, *_ = verdict.sentences()
-    assert first.startswith(f"Input-bound: rank {verdict.culprit.rank} waits ")
-    assert second.startswith(f"Data processing of rank {verdict.culprit.rank} is too slow")
-
-
 def test_a_starved_rank_that_others_wait_for_is_the_culprit(tmp_path: Path) -> None:
     """Its input is late, advice follows, and how long others waited for it is told too."""
     report = report_on(tmp_path, 4, starved(1))
@@ -192,57 +180,17 @@ def test_advice_on_operations_tells_what_is_beyond_the_threshold(
     assert {row["about"] for row in advice} == {"data operation"}
 
 
-def test_steps_that_are_selected_are_batches(tmp_path: Path) -> None:
-    """The queue of steps 2 and 3 is that of batches 2 and 3."""
-    run = make_run(ranks=1, steps=STEPS, scenario=starved(0))
-    report = exported(
-        written(run, tmp_path / "run"), tmp_path, selection=Selection(steps=frozenset({2, 3}))
-    )
-    assert [row["records"] for row in report.to_dict()["data_queues"]] == [2, 2, 2]
-
-
-def test_what_a_file_says_of_data_is_read_back(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """`tlexport show` prints the sentences and the culprit that the export told."""
-    report = report_on(tmp_path, 1, starved(0))
-    shown = Command(tmp_path, capsys)("show", tmp_path / "out.pftrace", "--json")
-    assert shown.code == 0
-    filed = FiledVerdict.of_export("1", report.kind, report.verdict, report.figures, "")
-    assert shown.report["verdict"]["culprit"] == filed.to_dict()["verdict"]["culprit"]
-    assert shown.report["sentences"] == list(report.verdict.sentences())
-
-
 def test_the_page_shows_queues_and_the_operation(tmp_path: Path) -> None:
     """The section has a curve of each queue, and boxes of which that of the map is marked."""
     run = make_run(ranks=1, steps=STEPS, scenario=starved(0))
     exported(written(run, tmp_path / "run"), tmp_path, report=tmp_path / "page.html")
     page = (tmp_path / "page.html").read_text()
     assert "Input-bound: rank 0 waits " in page
-    assert page.count('class="box limit"') == 1
-    assert '<div class="box limit"><strong>MapOp 1</strong>' in page
+    (pipeline,) = [one for one in read(page.encode()).blocks if one["is"] == "pipeline"]
+    boxes = [box for level in pipeline["levels"] for box in level]
+    assert [box["name"] for box in boxes if box["limit"]] == ["MapOp 1"]
     for queue in ("Host queue", "Device queue", "Queue to the device"):
         assert queue in page
-    assert 'data-name="queues"' in page
-
-
-def test_a_page_without_such_tables_has_no_such_section(tmp_path: Path) -> None:
-    """Where nothing was sampled, nothing is said."""
-    run = make_run(ranks=1, steps=STEPS)
-    path = written(run, tmp_path / "run", with_tables=False)
-    exported(path, tmp_path, report=tmp_path / "page.html")
-    assert "Data preparation" not in (tmp_path / "page.html").read_text()
-
-
-def test_the_row_that_says_what_is_slow_begins_with_the_input(tmp_path: Path) -> None:
-    """The first row of the timeline says it too, as the terminal does."""
-    report = report_on(tmp_path, 1, starved(0))
-    processor = TraceProcessor.load((tmp_path / "out.pftrace").read_bytes())
-    rows = processor.rows(
-        "select s.name from slice s join track t on s.track_id = t.id "
-        "where trim(t.name) = 'What is slow' order by s.ts, s.depth, s.id"
-    )
-    assert [name for (name,) in rows] == list(report.verdict.sentences())
 
 
 def test_a_page_draws_some_operations_of_a_huge_pipeline(command: Command) -> None:
@@ -265,6 +213,6 @@ def test_a_page_draws_some_operations_of_a_huge_pipeline(command: Command) -> No
     (preparation,) = report["data_preparation"]
     assert preparation["operations"] == [count - 1]
     page = (command.directory / "page.html").read_text()
-    assert page.count('<div class="box') == MOST_BOXES
-    assert page.count('<div class="box limit"><strong>Map 1999</strong>') == 1
+    assert page.count('"usage":') == MOST_BOXES
+    assert page.count('"name":"Map 1999"') == 1
     assert f"{spell_count(count - MOST_BOXES, 'more operation')} in the JSON report" in page

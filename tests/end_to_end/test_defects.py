@@ -9,35 +9,29 @@ import json
 import math
 import re
 import sqlite3
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from simulator.model import RankRun
-from simulator.overlap import expected_overlap
-from tests.support.drawn_slices import DrawnSlice, drawn_rows, drawn_slices
-from tests.support.loaded_picture import ROWS_APART
+from tests.support.drawn_slices import DrawnSlice, drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import (
     Event,
-    Profile,
     ProfileShelf,
     change_events,
     change_fields,
-    tree_state,
 )
 from timeline.cli.main import main
 
 pytestmark = pytest.mark.sweep
 
 Report = dict[str, Any]
-OVERLAP_ROWS = ("Computing", "Communication", "Exposed communication", "Free")
 
 
 @dataclass(frozen=True)
@@ -121,19 +115,6 @@ def without_processes(trace: Path, names: Iterable[str]) -> None:
     change_events(trace, lambda event: None if event["pid"] in gone else event)
 
 
-SELECTIONS = {
-    "everything": (),
-    "graph": ("--graphs", "3"),
-    "step": ("--steps", "2"),
-    "graph and step": ("--graphs", "1", "--steps", "2-3"),
-    "rank": ("--ranks", "1"),
-    "window": ("--window", "30%:70%"),
-    "rank and window": ("--ranks", "0", "--window", "50%:"),
-    "graphs apart": ("--graphs", "3", "--no-merge-graphs"),
-    "layers": ("--graphs", "3", "--layers", "steps,overlap,communication"),
-}
-
-
 # -- D1 --------------------------------------------------------------------------------------------
 
 
@@ -169,90 +150,7 @@ def test_d1_tracks_of_a_rank_shift_alike(
 # -- D2 --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("spelling", [None, "Model Id", "model id"], ids=str)
-def test_d2_graph_filter_keeps_communication(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, spelling: str | None
-) -> None:
-    """A graph's HCCL rows stay with it, whichever way the export spells the graph's id."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1, graphs=(1, 3))
-    if spelling is not None:
-        trace = only(profile.captures[0], "msprof_2*.json")
-        change_events(trace, lambda event: with_graph_spelled(event, spelling))
-    picture = export.picture(profile.path, "--kind", "detail", "--graphs", "3")
-    (rank,) = profile.run.ranks
-    of_graph = [one for one in rank.iterations if one.graph == 3]
-    reduces = [reduce for one in of_graph for reduce in one.collectives]
-    ops = drawn_slices(picture, "Communication", "Group 0 Communication")
-    planes = [
-        one for one in drawn_slices(picture, "Communication") if one.row[-1].startswith("Plane ")
-    ]
-    hardware = drawn_slices(picture, "Ascend Hardware")
-    assert [one.name for one in ops] == [reduce.name for reduce in reduces]
-    assert len(planes) == sum(len(reduce.tasks) for reduce in reduces)
-    assert len(hardware) == sum(len(one.tasks) for one in of_graph)
-
-
-def with_graph_spelled(event: Event, spelling: str) -> Event:
-    args = event.get("args", {})
-    return event | {
-        "args": {spelling if key.lower() == "model id" else key: args[key] for key in args}
-    }
-
-
 # -- D3, D4 ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("selection", SELECTIONS)
-def test_d3_every_track_has_a_name(shelf: ProfileShelf, export: Exporter, selection: str) -> None:
-    """No selection costs a row its name, in either format."""
-    profile = shelf.get("mindstudio", graphs=(1, 3))
-    arguments = ("--kind", "detail", *SELECTIONS[selection])
-    rows = drawn_rows(export.picture(profile.path, *arguments))
-    assert rows
-    assert all(name for row in rows.values() for name in row)
-    events = export.chrome(profile.path, *arguments)
-    names: dict[tuple[str, int, int], str] = {
-        (event["name"], event["pid"], event["tid"]): event["args"]["name"]
-        for event in events
-        if event["name"] in ("process_name", "thread_name")
-    }
-    drawn = {(event["pid"], event["tid"]) for event in events if event["ph"] == "X"}
-    assert drawn
-    assert all(
-        names["process_name", pid, 0] and names["thread_name", pid, tid] for pid, tid in drawn
-    )
-    planes = {names["thread_name", pid, tid].removeprefix("Communication: ") for pid, tid in drawn}
-    assert {"Group 0 Communication", "Group 0 Plane 0", "Group 0 Plane 1"} <= planes
-
-
-@pytest.mark.parametrize("kind", ["summary", "detail"])
-@pytest.mark.parametrize("selection", SELECTIONS)
-def test_d4_overlap_for_every_selection(
-    shelf: ProfileShelf, export: Exporter, selection: str, kind: str
-) -> None:
-    """Every rank of every selection has its four overlap rows, which add up to what is reported."""
-    profile = shelf.get("mindstudio", graphs=(1, 3))
-    arguments = ("--kind", kind, *SELECTIONS[selection])
-    report = export.report(profile.path, *arguments)
-    whole = {row["rank"]: row for row in report["overlap"] if row["step"] is None}
-    slices = drawn_slices(export.loaded("out.pftrace"), "Overlap Analysis")
-    for rank, reported in whole.items():
-        sums = dict.fromkeys(OVERLAP_ROWS, 0)
-        for one in slices:
-            is_drawn = len(whole) == 1 or f"Rank {rank}" in one.row
-            if is_drawn and one.row[-1] not in ("Waiting", "Copies", "Idle"):
-                assert one.name == one.row[-1]
-                sums[one.name] += one.duration_ns
-        fields = ("computing_ns", "communication_ns", "exposed_communication_ns", "free_ns")
-        assert list(sums.values()) == [reported[field] for field in fields]
-        assert reported["computing_ns"] > 0
-        assert reported["communication_ns"] > 0
-        if selection == "graph":
-            expected = expected_overlap(profile.run, rank, graph=3)
-            assert {field: reported[field] for field in fields} == expected
-        if selection == "step":
-            expected = expected_overlap(profile.run, rank, step=2)
-            assert {field: reported[field] for field in fields} == expected
 
 
 # -- D5, D6 ----------------------------------------------------------------------------------------
@@ -289,46 +187,9 @@ def test_d5_missing_layer_is_named(
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize("share", [0.3, 0.5, 0.999])
-@pytest.mark.parametrize(
-    ("layout", "file"),
-    [
-        ("torch-text", "trace_view.json"),
-        ("mindstudio", "msprof_2*.json"),
-        ("mindspore-2.1", "msprof_0_1_2.json"),
-    ],
-)
-def test_d6_truncated_trace(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, layout: str, file: str, share: float
-) -> None:
-    """A trace that ends early is drawn as far as it goes, and its last byte is named."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
-    path = only(profile.captures[0], file)
-    whole = path.read_bytes()
-    path.write_bytes(whole[: int(len(whole) * share)])
-    (lost,) = lost_of(export.report(profile.path, "--kind", "detail"), path.name)
-    assert f"byte {path.stat().st_size}" in lost["reason"]
-    assert lost["loss"]
-    said = export.refusal(profile.path, "--strict", code=4)
-    assert "would be left out" in said
-
-
 def lost_of(report: Report, file: str) -> list[dict[str, Any]]:
     """What a report says that one file lost."""
     return [one for one in report["omitted"] if one["reason"].startswith(f"{file}: ")]
-
-
-@pytest.mark.parametrize("size", [0, 1, 2, 30])
-def test_d6_trace_without_an_event(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, size: int
-) -> None:
-    """A trace that ends before its first event is an error with the file, and the byte if any."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
-    path = only(profile.captures[0], "trace_view.json")
-    path.write_bytes(path.read_bytes()[:size])
-    said = export.refusal(profile.path, code=1)
-    assert str(path) in said
-    assert re.search(r"byte \d+" if size else "is empty", said)
 
 
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
@@ -362,14 +223,6 @@ def test_d6_corrupt_json(
     assert before["outputs"][0]["slices"] - after["outputs"][0]["slices"] <= 1
 
 
-def test_d6_truncated_database(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """A database that ends before its tasks is an error with its path."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
-    path = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
-    path.write_bytes(path.read_bytes()[: 40 * 1024])
-    assert str(path) in export.refusal(profile.path, code=1)
-
-
 # -- D7, D8, D9 ------------------------------------------------------------------------------------
 
 
@@ -391,17 +244,6 @@ def test_d7_rank_minus_one_is_not_zero(
     assert profile.captures[1].name in said
     assert profile.captures[0].name not in said
     assert "--assign-rank" in said
-
-
-def test_d8_dots_in_directories(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """The newest export is found by its stamp where directories have dots in their names."""
-    profile = shelf.copy("mindstudio-exported-twice", tmp_path / "job.2025.01" / "v1.0")
-    report = export.report(profile.path)
-    whole = {row["rank"]: row for row in report["overlap"] if row["step"] is None}
-    for rank in (0, 1):
-        expected = expected_overlap(profile.run, rank)
-        named = {"not_overlapped_ns": "exposed_communication_ns"}
-        assert {name: whole[rank][named.get(name, name)] for name in expected} == expected
 
 
 @pytest.mark.parametrize("spell", [int, float, str])
@@ -542,133 +384,7 @@ def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -
 # -- D12, D13 --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("share", [0.7, 0.8, 0.9])
-def test_d12_limit_leaves_a_valid_file_and_says_so(
-    shelf: ProfileShelf, export: Exporter, share: float
-) -> None:
-    """At the limit whole steps are left out, the file stays valid, and the report lists them."""
-    profile = shelf.get("torch-db", steps=6)
-    arguments = ("--kind", "detail", "--fit", "steps")
-    whole = export.report(profile.path, *arguments)["outputs"][0]["bytes"]
-    limit = int(whole * share)
-    report = export.report(profile.path, *arguments, "--limit", f"{limit}B")
-    (output,) = report["outputs"]
-    assert (export.directory / "out.pftrace").stat().st_size == output["bytes"] <= limit
-    picture = export.loaded("out.pftrace")
-    kept = output["steps"]
-    losses = [row for row in report["omitted"] if row["loss"]]
-    assert 0 < len(kept) < 6
-    for rank in (0, 1):
-        (loss,) = [row for row in losses if row["rank"] == rank]
-        assert sorted(kept + loss["steps"]) == [1, 2, 3, 4, 5, 6]
-        assert loss["rows"] > 0
-        steps = drawn_slices(picture, "Step Trace", f"Rank {rank}", "ProfilerStep")
-        assert [one.name for one in steps] == [f"ProfilerStep#{step}" for step in range(1, 7)]
-        drawn = drawn_slices(picture, "Ascend Hardware", f"Rank {rank}")
-        kept_steps = [step for step in profile.run.rank(rank).steps if step.id in kept]
-        tasks = sum(len(one.tasks) for step in kept_steps for one in step.iterations)
-        assert len(drawn) == tasks
-
-
-@pytest.mark.parametrize("slices", [4, 5])
-def test_d13_slices_lose_nothing(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, slices: int
-) -> None:
-    """The events of all slices of an export are drawn, those of an uneven last one too."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
-    trace = only(profile.captures[0], "msprof_2*.json")
-    events = json.loads(trace.read_text(encoding="utf-8"))
-    trace.unlink()
-    size = len(events) // slices
-    bounds = [*range(0, size * slices, size), len(events)]
-    for number, (first, last) in enumerate(pairwise(bounds)):
-        path = trace.with_name(f"msprof_slice_{number}_{trace.stem[-14:]}.json")
-        path.write_text(json.dumps(events[first:last]), encoding="utf-8")
-    assert len(events) % slices
-    processes = {
-        event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"
-    }
-    recorded = Counter(
-        processes[event["pid"]] for event in events if event["ph"] == "X" and event["tid"] < 70_000
-    )
-    picture = export.picture(profile.path, "--kind", "detail")
-    drawn = Counter(one.row[1] for one in drawn_slices(picture) if len(one.row) > 1)
-    for process in ("Ascend Hardware", "Communication", "CANN", "python3"):
-        assert drawn[process] == recorded[process] > 0
-
-
-def test_d13_drawn_and_left_out_add_up(shelf: ProfileShelf, export: Exporter) -> None:
-    """Under a limit, the records drawn and those reported as left out are all there are."""
-    profile = shelf.get("torch-text", steps=4)
-    arguments = ("--kind", "detail", "--fit", "steps")
-    report = export.report(profile.path, *arguments)
-    whole = drawn_records(export.loaded("out.pftrace"))
-    limit = f"{report['outputs'][0]['bytes'] * 2 // 3}B"
-    trimmed = export.report(profile.path, *arguments, "--limit", limit)
-    left_out = sum(row["rows"] for row in trimmed["omitted"] if row["loss"])
-    assert drawn_records(export.loaded("out.pftrace")) + left_out == whole
-    assert left_out > 0
-
-
-def drawn_records(picture: TraceProcessor) -> int:
-    """Slices and samples that each stand for one record."""
-    derived = ("Step Trace", "Overlap Analysis", "Not in this file", *ROWS_APART)
-    slices = [
-        one for one in drawn_slices(picture) if len(one.row) > 1 and not set(derived) & set(one.row)
-    ]
-    ((samples,),) = picture.rows("SELECT count(*) FROM counter")
-    return len(slices) + int(samples)
-
-
 # -- D14, D15, D17 ---------------------------------------------------------------------------------
-
-
-def recorded_arrows(profile: Profile) -> int:
-    """Flows of a text profile with both ends, and tasks that only their connection ties to a call.
-
-    A task is known by its stream and its start; those of a communication op belong to the op.
-    """
-    count = 0
-    for capture in profile.captures:
-        events = json.loads(only(capture, "trace_view.json").read_text(encoding="utf-8"))
-        starts = {(event["cat"], event["id"]) for event in events if event["ph"] == "s"}
-        ends = [
-            event
-            for event in events
-            if event["ph"] == "f" and (event["cat"], event["id"]) in starts
-        ]
-        launched = {
-            (end["pid"], end["tid"], end["ts"]) for end in ends if end["cat"] == "HostToDevice"
-        }
-        connected = [event for event in events if "connection_id" in event.get("args", {})]
-        calls, tasks, ops = (
-            [(event["args"]["connection_id"], event) for event in connected if arg in event["args"]]
-            for arg in ("level", "Task Type", "alg_type")
-        )
-        connections = {number for number, _ in calls} - {number for number, _ in ops}
-        count += len(ends) + sum(
-            number in connections and (task["pid"], task["tid"], task["ts"]) not in launched
-            for number, task in tasks
-        )
-    return count
-
-
-def test_d14_arrows_have_one_start(shelf: ProfileShelf, export: Exporter) -> None:
-    """Every arrow of every rank has an id of its own, one start and one end, on drawn slices."""
-    profile = shelf.get("torch-text")
-    events = export.chrome(profile.path, "--kind", "detail", "--no-causes")
-    sides: dict[int, list[str]] = defaultdict(list)
-    places = {(event["pid"], event["tid"], event["ts"]) for event in events if event["ph"] == "X"}
-    for event in events:
-        if event["ph"] in ("s", "t", "f"):
-            sides[event["id"]].append(event["ph"])
-            assert (event["pid"], event["tid"], event["ts"]) in places
-    assert set(map(tuple, sides.values())) == {("s", "f")}
-    waits = len(events_of(events, "Overlap Analysis: Waiting"))
-    assert waits > 0
-    assert len(sides) == recorded_arrows(profile) + waits
-    picture = export.picture(profile.path, "--kind", "detail", "--no-causes")
-    assert picture.rows("SELECT count(*) FROM flow") == [(len(sides),)]
 
 
 def test_d15_ranks_share_no_process(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
@@ -726,52 +442,6 @@ def test_d17_flow_ids_are_our_own(tmp_path: Path, export: Exporter) -> None:
 
 
 # -- D16, D18 --------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("layout", "file"),
-    [
-        ("torch-text", "trace_view.json"),
-        ("torch-db", "*.db"),
-        ("mindstudio", "msprof_2*.json"),
-        ("mindspore-2.1", "msprof_0_1_1.json"),
-    ],
-)
-def test_d16_inputs_are_not_repaired(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, layout: str, file: str
-) -> None:
-    """A broken profile is drawn as far as it goes, and left exactly as broken as it was."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
-    for path in profile.path.rglob(file):
-        path.write_bytes(path.read_bytes()[:-4200])
-    before = tree_state(profile.path)
-    report = export.report(profile.path, "--kind", "detail")
-    assert any(one["loss"] for one in report["omitted"])
-    export.refusal(profile.path, "--kind", "detail", "--strict", code=4)
-    assert tree_state(profile.path) == before
-
-
-def test_d18_duplicate_rank(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """Two captures of one rank are an error that names both: none replaces the other."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
-    change_fields(only(profile.captures[1], "info.json.1"), {"rank_id": 0})
-    said = export.refusal(profile.path, code=1)
-    assert "rank 0 appears twice" in said
-    assert all(capture.name in said for capture in profile.captures)
-
-
-def test_d18_missing_rank(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
-    """A capture that does not tell its rank was not distributed: rank 0, and that is said."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
-    change_fields(only(profile.captures[0], "info.json.0"), {"rank_id": None})
-    report = export.report(profile.path)
-    assert [row["rank"] for row in report["ranks"]] == [0]
-    assert any(
-        "not distributed" in warning and profile.captures[0].name in warning
-        for warning in report["warnings"]
-    )
-    report = export.report(profile.path, "--assign-rank", f"{profile.captures[0].name}=3")
-    assert [row["rank"] for row in report["ranks"]] == [3]
 
 
 # -- D19, D20 --------------------------------------------------------------------------------------

@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.limited_exports import Loaded
 from tests.support.profile_shelf import ProfileShelf
-from timeline.cli.main import main
-from timeline.commands.export import export
+from timeline import export
 from timeline.errors import SelectionError, UsageError
 from timeline.options import DEFAULT_MAX_EVENTS
 from timeline.reports.export_report import ExportReport
@@ -22,8 +21,6 @@ pytestmark = pytest.mark.sweep
 RUN: dict[str, Any] = {"ranks": 3, "steps": 24, "ops_per_step": 24, "planes": 4}
 LIMIT_BYTES = 128 << 10
 MAX_EVENTS = 9_000
-STEPS_EVENTS = 16_000
-"""With the summary of all steps, which `--fit steps` never merges."""
 
 
 @pytest.fixture(scope="module")
@@ -166,29 +163,6 @@ def test_without_a_limit_of_bytes_there_is_none_of_events(
     assert elements_of(loaded) == report.outputs[0].elements
     whole = export(profile, tmp_path / "a.pftrace", kind="detail")
     assert (whole.max_events, whole.limited_by) == (DEFAULT_MAX_EVENTS, None)
-
-
-@pytest.mark.parametrize("fit", ["split", "steps", "error"])
-def test_other_ways_to_fit_keep_the_limit_of_events(
-    profile: Path, tmp_path: Path, fit: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "timeline.pftrace"
-    most = STEPS_EVENTS if fit == "steps" else MAX_EVENTS
-    words = [str(profile), "--kind", "detail", "--fit", fit, "--max-events", str(most)]
-    code = main([*words, "-o", str(target), "--json"])
-    said = capsys.readouterr()
-    if fit == "error":
-        assert code == 4
-        assert "9 000 events" in said.err
-        assert list(tmp_path.iterdir()) == []
-        return
-    assert code == 0
-    report = json.loads(said.out)
-    assert report["limited_by"] == "events"
-    for output in report["outputs"]:
-        loaded = Loaded.of(Path(output["path"]))
-        assert elements_of(loaded) <= output["elements"] <= most
-    assert (len(report["outputs"]) > 1) == (fit == "split")
 
 
 def test_detail_of_chosen_steps_says_where_others_are_left_out(

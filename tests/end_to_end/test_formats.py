@@ -640,36 +640,3 @@ def test_the_picture_shows_the_run_that_was_simulated(
             ),
             calls,
         )
-
-
-def test_text_and_database_of_one_run_give_one_picture(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Text only puts the level before the names of CANN calls.
-
-    Text also has arrows from forward to backward, and the database arrows to every task of a call.
-    """
-    text, database = (
-        draw(shelf.get(layout, **RUN), layout, Kind.DETAIL, tmp_path / f"{layout}.pftrace")
-        for layout in ("torch-text", "torch-db")
-    )
-    assert [place for place in tracks_in_order(text) if place[1] != "Counters"] == [
-        place for place in tracks_in_order(database) if place[1] != "Counters"
-    ]
-    same(map(plainly, text.loaded.by_id.values()), map(plainly, database.loaded.by_id.values()))
-    in_text, in_database = launches(text), launches(database)
-    assert in_text
-    assert not in_text - in_database
-    only_in_database = {task.name for _, task in in_database - in_text}
-    assert only_in_database <= {"MEMCPY_ASYNC", "EVENT_RECORD", "EVENT_WAIT"}
-
-
-def launches(drawing: Drawing) -> Multiset[tuple[Shown, Shown]]:
-    """Arrows from the host to the device."""
-    pairs = (tuple(map(plainly, pair)) for pair in drawing.loaded.arrows())
-    return Multiset(
-        (call, task) for call, task in pairs if task.layer in ("Ascend Hardware", "Communication")
-    )
-
-
-def plainly(one: Shown) -> Shown:
-    name = one.name.rpartition("@")[2] if one.layer == "CANN" else one.name
-    return one._replace(name=name, args=())

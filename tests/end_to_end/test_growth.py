@@ -7,16 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.grown_records import DIMENSIONS
-from tests.support.grown_ways import WAYS
+from tests.support.grown_records import DIMENSIONS, grown_profile
 from tests.support.random_records import Sizes, random_records
+from timeline import export
 from timeline.analysis.path.path_steps import critical_path
 from timeline.analysis.questions import Questions
 from timeline.analysis.telling_steps import telling_steps
 from timeline.analysis.waits.waiting import measure_waiting
+from timeline.layers import Layer
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import Records
-from timeline.selection import SUMMARY_LAYERS, Selection
+from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Selection
 
 pytestmark = pytest.mark.sweep
 
@@ -73,14 +74,17 @@ def test_steps_are_told_one_after_the_other() -> None:
 
 @pytest.mark.parametrize("name", DIMENSIONS)
 def test_the_detail_of_much_of_one_kind(name: str, tmp_path: Path) -> None:
-    """What is measured, drawn and encoded of n, 2n and 4n; `tests.bench.growing` does larger."""
+    """What is measured, drawn and encoded of n, 2n and 4n, with scopes and all args."""
     dimension = DIMENSIONS[name]
     sizes = [max(1, dimension.least * times // 16) for times in (1, 2, 4)]
 
     def once(size: int) -> float:
         shape = dimension.shape(size)
+        target = tmp_path / "detail.pftrace"
+        layers = DETAIL_LAYERS | {Layer.SCOPES}
         begin = time.process_time()
-        WAYS["detail"](shape, tmp_path)
+        with grown_profile(shape) as profile:
+            export(profile, target, kind="detail", layers=layers, limit=0, args="all", force=True)
         return time.process_time() - begin
 
     least = [float("inf")] * 3

@@ -177,21 +177,6 @@ def test_what_fits_exactly_is_exact(
     assert fitted.loaded.content == fitted.exact.content
 
 
-@pytest.mark.parametrize("layout", ["torch-db", "mindstudio"])
-def test_merging_is_the_reason_only_where_something_is_merged(
-    exporter: Exporter, layout: str
-) -> None:
-    """Plans may leave arrows out for slices that there is room for in the end."""
-    for share in (0.99, 0.97, 0.95, 0.93, 0.9):
-        limit = limit_of(exporter, layout, Kind.DETAIL, ".pftrace", share)
-        report = exporter.fitted(layout, Kind.DETAIL, ".pftrace", limit, Fit.COARSEN).report
-        is_merged = any(row.merged for row in report.resolutions)
-        lost = [one for one in report.omissions if "limit" in one.reason or "merged" in one.reason]
-        assert all(("merged" in one.reason) == is_merged for one in lost), share
-        assert bool(report.exact_steps) <= is_merged
-        assert report.suggestion.startswith("tlexport")
-
-
 # -- everything is there -----------------------------------------------------------------------
 
 
@@ -384,19 +369,6 @@ def test_a_limit_that_is_too_small_names_the_smallest_that_works(
 def named_bytes(error: LimitError) -> int:
     (number,) = re.findall(r"smallest that works is (\d+) bytes", str(error))
     return int(number)
-
-
-def test_limits_below_what_must_work_are_kept_too(exporter: Exporter) -> None:
-    """From the smallest that works up, whatever the limit."""
-    for limit in (15_500, 16_000, 18_000, 25_000, 40_000):
-        fitted = exporter.fitted("torch-db", Kind.DETAIL, ".pftrace", limit, Fit.COARSEN)
-        assert fitted.size <= limit
-        assert len(fitted.writes) <= MOST_WRITES
-        found = row_totals(fitted.loaded.processor, is_json=False)
-        wanted = row_totals(fitted.exact.processor, is_json=False)
-        assert {row: (one.count, one.busy_ns) for row, one in found.items()} == {
-            row: (one.count, one.busy_ns) for row, one in wanted.items()
-        }
 
 
 @pytest.mark.parametrize(

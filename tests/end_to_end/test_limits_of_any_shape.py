@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import at_most
-from tests.support.grown_records import Shape, grown_profile
 from tests.support.limited_exports import (
     LEAST_LIMIT,
     LEAST_SHARE,
@@ -25,13 +22,9 @@ from tests.support.limited_exports import (
     counted_writes,
 )
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes, random_records
 from tests.support.row_totals import row_totals
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
-from timeline.columns.columns import Int64
-from timeline.columns.strings import StringPool
-from timeline.commands.export import export
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError
 from timeline.fitting.fit import fit as fit_to_limit
@@ -40,7 +33,7 @@ from timeline.layers import Layer, SliceKind
 from timeline.options import DEFAULT_LIMIT_BYTES, ExportOptions, Fit
 from timeline.progress import Silent
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
-from timeline.records.tables import HostEvents, Records, Steps, Tasks
+from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.tracks.rank_tracks import DrawnRank
 from timeline.viewer.startup import definitions
@@ -103,31 +96,6 @@ def test_random_profiles_keep_limits_and_use_them(tmp_path: Path, shape: str, su
     keeps_limits([random_records(0, REALISTIC[shape])], tmp_path / f"timeline{suffix}")
 
 
-SMALL = Sizes(steps=3, tasks=300, ops=2, planes=1, calls=20, samples=10, names=40, streams=2)
-
-
-@pytest.mark.parametrize("tasks", [0, 20_000], ids=["without tasks", "with tasks"])
-def test_rows_without_gaps_use_the_limit(tmp_path: Path, tasks: int) -> None:
-    """Steps that follow each other at once, and what a rank does all the time."""
-    limit, target = 400_000, tmp_path / "out.pftrace"
-    with grown_profile(Shape(tasks=tasks, steps=50_000 - tasks, step_ns=1_000)) as profile:
-        report = export(profile, target, kind="detail", limit=limit)
-    (output,) = report.outputs
-    assert report.limited_by == "bytes"
-    assert 0.9 * limit <= output.size_bytes <= limit
-
-
-@pytest.mark.parametrize(("ranks", "limit"), [(8, 64), (24, 64), (24, 128), (48, 64), (56, 64)])
-def test_many_small_ranks_use_small_limits(tmp_path: Path, ranks: int, limit: int) -> None:
-    """Hundreds of short tracks: what a track costs counts for as much as what is on it."""
-    records = [random_records(seed, SMALL) for seed in range(ranks)]
-    made, writes = written(records, tmp_path / "timeline.pftrace", limit << 10)
-    (part,) = made.parts
-    assert LEAST_SHARE * (limit << 10) <= part.draft.size_bytes <= limit << 10
-    assert len(writes) <= MOST_WRITES
-    made.discard()
-
-
 def keeps_limits(records: Sequence[Records], target: Path) -> None:
     """Try shares of the exact size; fail with all that miss the limit, its use or the tries."""
     exact, _ = written(records, target, 0)
@@ -146,76 +114,6 @@ def keeps_limits(records: Sequence[Records], target: Path) -> None:
     assert size > LEAST_LIMIT, "what the shape is made for"
     assert not misses
     assert list(target.parent.iterdir()) == []
-
-
-def dense(shape: str) -> tuple[Int64, Int64]:
-    """Lengths and gaps of tasks that merging first makes larger, before it makes them fewer."""
-    random, count = np.random.default_rng(5), 12_000
-    if shape == "back to back":
-        return random.integers(1_000, 3_000, count), np.zeros(count, np.int64)
-    idle = random.random(count) < 0.002
-    gap_ns = np.where(idle, random.integers(10**6, 5 * 10**7, count), random.integers(0, 50, count))
-    return random.integers(20, 200, count), gap_ns
-
-
-@pytest.mark.parametrize("shape", ["back to back", "in bursts"])
-@pytest.mark.parametrize("layer", ["tasks", "calls"])
-def test_dense_profiles_keep_limits_and_use_them(tmp_path: Path, shape: str, layer: str) -> None:
-    """Many slices of about one length with hardly a gap: a few powers decide about all of them."""
-    records = rows_of_tasks(*dense(shape))
-    if layer == "calls":
-        records = as_calls(records)
-    keeps_limits([records], tmp_path / "timeline.pftrace")
-
-
-def rows_of_tasks(length_ns: Int64, gap_ns: Int64) -> Records:
-    """Tasks of one stream with random names, in ten steps."""
-    random, count, strings = np.random.default_rng(6), len(length_ns), StringPool()
-    end_ns = EPOCH_NS + np.cumsum(length_ns + gap_ns)
-    names = strings.codes(f"op_{number}" for number in range(200))
-    which = random.integers(0, len(names), count)
-    bounds = np.linspace(EPOCH_NS, int(end_ns[-1]) + 1, 11).astype(np.int64)
-    tasks = Tasks.of(
-        count,
-        {
-            "start_ns": end_ns - length_ns,
-            "end_ns": end_ns,
-            "stream": np.full(count, 2),
-            "task": np.arange(count) % (1 << 16),
-            "name": names[which],
-            "op_type": names[which % 7],
-            "task_type": names[which % 3],
-            "input_shapes": names[which % 50],
-            "compute": np.ones(count, np.bool_),
-            "graph": np.full(count, 1),
-        },
-    )
-    steps = Steps.of(
-        10,
-        {
-            "start_ns": bounds[:-1],
-            "end_ns": bounds[1:],
-            "graph": np.ones(10),
-            "iteration": np.arange(1, 11),
-        },
-    )
-    return Records(0, strings, tasks=tasks, steps=steps)
-
-
-def as_calls(records: Records) -> Records:
-    """The same as calls on three threads, with few tasks beside them."""
-    tasks = records.tasks
-    host = HostEvents.of(
-        len(tasks),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "layer": np.full(len(tasks), records.strings.code("Python")),
-            "thread": np.random.default_rng(7).integers(0, 3, len(tasks)),
-            "name": tasks.name,
-        },
-    )
-    return replace(records, host=host, tasks=tasks.take(np.arange(0, len(tasks), 100)))
 
 
 @st.composite

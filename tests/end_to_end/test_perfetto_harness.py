@@ -55,16 +55,6 @@ def test_slices_are_counted(trace_processor: Load) -> None:
     assert processor.import_errors() == []
 
 
-def test_version_is_that_of_perfetto(trace_processor: Load) -> None:
-    assert trace_processor(NESTED).version().startswith("Perfetto v")
-
-
-def test_each_load_is_a_new_instance(trace_processor: Load) -> None:
-    first, second = trace_processor(NESTED), trace_processor(trace_of())
-    assert first.rows("SELECT count(*) FROM slice") == [(2,)]
-    assert second.rows("SELECT count(*) FROM slice") == [(0,)]
-
-
 def test_nothing_is_left_of_the_trace_before(trace_processor: Load) -> None:
     tables = "SELECT name FROM sqlite_master ORDER BY name"
     first = trace_processor(trace_of())
@@ -83,27 +73,6 @@ def test_nothing_is_left_of_the_trace_before(trace_processor: Load) -> None:
 def test_cells_keep_their_type_and_precision(trace_processor: Load) -> None:
     query = "SELECT 9223372036854775807, -5, 2.5, 'é', '', NULL, x'00ff'"
     assert trace_processor(b"").rows(query) == [(2**63 - 1, -5, 2.5, "é", "", None, b"\x00\xff")]
-
-
-def test_query_without_rows(trace_processor: Load) -> None:
-    assert trace_processor(b"").rows("SELECT 1 WHERE 0") == []
-
-
-def test_result_of_many_batches(trace_processor: Load) -> None:
-    count = 100_000
-    query = (
-        "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT {})"
-        " SELECT i, 'name ' || i FROM n"
-    )
-    expected = [(i, f"name {i}") for i in range(count)]
-    assert trace_processor(b"").rows(query.format(count)) == expected
-
-
-def test_trace_of_many_chunks_grows_the_memory(trace_processor: Load) -> None:
-    names = [f"{i:02d}" + "x" * (1 << 20) for i in range(64)]
-    data = trace_of(*((i, BEGIN, name) for i, name in enumerate(names)))
-    processor = trace_processor(data)
-    assert processor.rows("SELECT name FROM slice ORDER BY ts") == [(name,) for name in names]
 
 
 def test_overlapping_named_ends_are_an_import_error(trace_processor: Load) -> None:
@@ -146,30 +115,6 @@ def test_dropped_file_opens_and_sql_agrees(
     ui.drop(dropped)
     assert [tuple(row) for row in ui.sql(SLICES)] == trace_processor(NESTED).rows(SLICES)
     assert ui.modal() is None
-    assert ui.errors == []
-
-
-@pytest.mark.browser
-def test_second_drop_replaces_the_first(ui: PerfettoUi, tmp_path: Path) -> None:
-    for name in ("first", "second"):
-        dropped = tmp_path / f"{name}.pftrace"
-        dropped.write_bytes(trace_of((0, BEGIN, name), (10, END, None)))
-        ui.drop(dropped)
-        assert ui.sql("SELECT name FROM slice") == [[name]]
-
-
-@pytest.mark.browser
-def test_page_can_be_operated_and_photographed(ui: PerfettoUi, tmp_path: Path) -> None:
-    dropped, picture = tmp_path / "nested.pftrace", tmp_path / "page.png"
-    dropped.write_bytes(NESTED)
-    ui.drop(dropped)
-    ui.expand_all()
-    before = tmp_path / "before.png"
-    ui.screenshot(before)
-    ui.select_slice(1)
-    ui.screenshot(picture)
-    assert picture.read_bytes().startswith(b"\x89PNG")
-    assert picture.read_bytes() != before.read_bytes()
     assert ui.errors == []
 
 

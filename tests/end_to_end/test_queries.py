@@ -19,9 +19,8 @@ from tests.support.expected_picture import GRAPH_LAYOUTS, period_of
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
+from timeline import open_profile, read_verdict
 from timeline.cli.main import main
-from timeline.commands.show import read_verdict
-from timeline.profile import open_profile
 from timeline.viewer.startup import queries_text
 
 VIEW = re.compile(r"PERFETTO (?:VIEW|TABLE) (\w+)")

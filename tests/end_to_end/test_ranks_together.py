@@ -121,31 +121,6 @@ def test_ranks_can_begin_together(
     assert len({first for _, first in rows}) == 1
 
 
-@pytest.mark.parametrize("align", ["start", "recorded"])
-def test_a_window_moves_no_clock(
-    align: str, skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """It is a part of the time that the whole is on, not what clocks are told by."""
-    asked = ["--align", align]
-    whole = _exported(skewed, tmp_path / "whole.pftrace", capsys, *asked)
-    part = _exported(skewed, tmp_path / "part.pftrace", capsys, *asked, "--window", "30%:60%")
-    assert [rank["offset_ns"] for rank in part["ranks"]] == [
-        rank["offset_ns"] for rank in whole["ranks"]
-    ]
-
-
-def test_a_part_lies_where_the_whole_does(
-    skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Clocks are compared by all collectives of the profile, whatever is selected of it."""
-    whole = _exported(skewed, tmp_path / "whole.pftrace", capsys)
-    for options in (["--steps", "2"], ["--window", "30%:60%"]):
-        part = _exported(skewed, tmp_path / "part.pftrace", capsys, "--force", *options)
-        assert [rank["offset_ns"] for rank in part["ranks"]] == [
-            rank["offset_ns"] for rank in whole["ranks"]
-        ]
-
-
 def test_waits_are_drawn(
     shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -187,21 +162,6 @@ def _waited_ns(processor: TraceProcessor) -> int:
         last_ns[name] = max(last_ns.get(name, 0), start_ns)
     assert len(starts) == 4 * len(last_ns)
     return sum(last_ns[name] - start_ns for name, start_ns in starts)
-
-
-def test_a_summary_tells_waits_too(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The row of waits is part of the summary, and leaves the overlap as it is."""
-    target = tmp_path / "t.pftrace"
-    _exported(shelf.get("torch-db", ranks=4).path, target, capsys)
-    rows = TraceProcessor.load(target.read_bytes()).rows(
-        "SELECT t.name, count(DISTINCT t.id) FROM slice s JOIN track t ON s.track_id = t.id"
-        " JOIN track up ON t.parent_id = up.id WHERE up.name = 'Overlap Analysis' GROUP BY t.name"
-    )
-    tracks = {str(name): int(count) for name, count in rows}
-    assert tracks["Computing"] == 4
-    assert 0 < tracks["Waiting"] <= 4
 
 
 def test_ranks_without_their_group_are_told(

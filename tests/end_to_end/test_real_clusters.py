@@ -152,18 +152,3 @@ def test_contradictions_are_told(told: Any, tmp_path: Path) -> None:
         "ascend_cluster_analyse_pipeline-parallel_2_4_0.csv 2 stages, which is taken."
         for warning in report["warnings"]
     )
-
-
-def test_the_page_has_a_section_on_the_cluster(tmp_path: Path) -> None:
-    """With the split, the times of each rank and its links; without any of these there is none."""
-    page = tmp_path / "page.html"
-    for path, has in ((PIPELINE, True), (DATA_PARALLEL, False)):
-        assert (
-            main([str(path), "-o", str(tmp_path / "t.pftrace"), "--report", str(page), "--force"])
-            == 0
-        )
-        text = page.read_text()
-        assert ("<h2>Cluster</h2>" in text) == has
-        assert ("4 ranks in 2 stages, pipeline parallel: stage 0 is ranks 0,1" in text) == has
-        assert ('id="cluster-ranks"' in text and 'id="cluster-links"' in text) == has
-        assert ("Collectives alone" in text) == has

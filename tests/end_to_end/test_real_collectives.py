@@ -105,17 +105,6 @@ def test_the_late_rank_of_four_is_named(
     assert not any("selected" in line for line in report["warnings"])
 
 
-@pytest.mark.parametrize("captures", [FOUR_RANKS], indirect=True)
-def test_the_late_rank_of_one_step_is_named(
-    captures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The first step too, before whose ops others ran that no rank launched while it recorded."""
-    report = report_of(captures, tmp_path, capsys, "--steps", "4")
-    worst = report["verdict"]["stragglers"][0]
-    assert worst["rank"] == 2
-    assert worst["caused_ns"] > 70_000_000
-
-
 @pytest.mark.parametrize("captures", [EIGHT_RANKS], indirect=True)
 def test_all_to_alls_that_run_as_sends_name_the_late_rank(
     captures: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.places import DATA
-from timeline.commands.export import export
-from timeline.errors import TimelineWarning
+from timeline import TimelineWarning, export
 
 
 def report_on(name: str, tmp_path: Path) -> dict[str, Any]:
@@ -66,18 +65,6 @@ def test_a_run_whose_queue_was_empty(tmp_path: Path) -> None:
     assert "Processors of rank 1's host are 90% busy." in said
 
 
-@pytest.mark.parametrize("name", ["mindspore-raw-JOB1", "mindspore-raw-JOB2"])
-def test_children_over_operations_without_a_queue(name: str, tmp_path: Path) -> None:
-    """One of the two pipelines has an operation without a queue; its child takes its place."""
-    report = report_on(name, tmp_path)
-    shuffle = row(report["data_pipeline"], rank=0, op=1)
-    assert (shuffle["type"], shuffle["usage"], shuffle["children"]) == ("Shuffle", 0.3125, [2, 3])
-    assert row(report["data_preparation"], rank=0)["operations"] == [2, 3]
-    root = row(report["data_pipeline"], rank=0, op=0)
-    columns = ("samples", "capacity", "mean_size", "usage", "empty_share")
-    assert [root[column] for column in columns] == [None] * 5
-
-
 def test_the_table_of_a_pipeline(tmp_path: Path) -> None:
     """Two ranks of which each names other operations, by MindInsight's own tests."""
     report = report_on("mindspore-pipeline", tmp_path)
@@ -85,13 +72,6 @@ def test_the_table_of_a_pipeline(tmp_path: Path) -> None:
     assert operations == {0: [2, 3, 4], 1: [1]}
     assert row(report["data_pipeline"], rank=0, op=4)["bottleneck"] == "fuller input"
     assert row(report["data_pipeline"], rank=1, op=1)["bottleneck"] == "fuller input"
-
-
-def test_the_queue_to_the_device(tmp_path: Path) -> None:
-    """Of 966 batches 93 found it empty."""
-    report = report_on("mindspore-raw-JOB3", tmp_path)
-    queue = row(report["data_queues"], rank=1, queue="to device")
-    assert (queue["records"], queue["empty"], queue["full"]) == (966, 93, None)
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from tests.support.places import DATA
 from timeline.cli.main import main
 
 TEXT, LEVEL0 = DATA / "torch-npu-text", DATA / "torch-npu-db-level0"
-GPU = DATA / "gpu" / "mi300" / "resnet_act_checkpoint.json.gz"
 Row = dict[str, Any]
 
 
@@ -58,40 +57,3 @@ def test_classes_are_those_of_msprof_analyze(
     assert {key: tuple(rows[key][name] for name in names) for key in expected} == expected
     for row in rows.values():
         assert row["delta_ns"] == row["new_ns"] - row["base_ns"]
-
-
-def test_memory_is_the_most_that_was_reserved(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Although nobody asked for counters."""
-    base, new = TEXT / "rank0_ascend_pt", TEXT / "rank1_ascend_pt"
-    comparison = compared(base, new, capsys, tmp_path)
-    (reserved,) = (row for row in comparison["memory"] if row["metric"] == "reserved")
-    assert reserved["base_bytes"] == 2_216_407_040
-    assert reserved["delta_bytes"] == reserved["new_bytes"] - reserved["base_bytes"]
-
-
-def test_a_run_that_records_little_is_told_as_far_as_names_go(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Level 0 has no types; those that names hold tell classes, and no kernel is one of LCCL."""
-    rows = classes(compared(TEXT / "rank0_ascend_pt", LEVEL0, capsys, tmp_path))
-    for metric in ("forward convolution", "backward convolution", "matmul"):
-        assert rows["kernel", metric]["base_count"] * 2 == rows["kernel", metric]["new_count"]
-        assert rows["launch", metric]["base_count"] * 2 == rows["launch", metric]["new_count"]
-    assert rows["kernel", "lccl"]["new_count"] == 0
-
-
-def test_a_gpu_is_compared_with_an_npu_in_classes_that_both_have(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """What GPUs do not have is not known there, and not none."""
-    rows = classes(compared(GPU, TEXT / "rank0_ascend_pt", capsys, tmp_path))
-    for by in ("kernel", "launch"):
-        for metric in ("forward convolution", "backward convolution", "matmul", "vector"):
-            row = rows[by, metric]
-            assert row["base_count"] > 0, metric
-            assert row["new_count"] > 0, metric
-        assert rows[by, "lccl"]["base_ns"] is None
-    assert rows["kernel", "SDMA"]["base_ns"] is None
-    assert rows["launch", "backward convolution"]["base_ns"] == 2_513_725

@@ -59,35 +59,6 @@ def test_times_of_operators_are_those_of_operator_details(rank: int) -> None:
             assert total_us == pytest.approx(theirs[name], abs=0.005)
 
 
-def test_text_and_database_tell_the_same_work_apart() -> None:
-    """Two runs of one program: the same operators by module and phase, as often."""
-    found = []
-    for name in (TEXT, DATABASE):
-        with open_profile(_data(name)) as profile:
-            modules, launches = profile.operators(by="module"), profile.operators(by="launch")
-        found.append(
-            [
-                sorted(zip(*(table[column].tolist() for column in columns), strict=True), key=str)
-                for table, columns in (
-                    (modules, ("rank", "module", "phase", "count")),
-                    (launches, ("rank", "launched_by", "operator", "phase", "count")),
-                )
-            ]
-        )
-    assert found[0] == found[1]
-
-
-def test_backward_of_a_module_is_told_beside_its_forward() -> None:
-    """Each convolution of AlexNet has both, of which backward takes longer."""
-    with open_profile(_data(TEXT)) as profile:
-        table = profile.operators(by="module")
-    times = _by(table.take(table["rank"] == 0), "module", "phase")
-    layers = {str(module) for module, _ in times if module and "/Conv2d_" in str(module)}
-    assert len(layers) == 5
-    for layer in layers:
-        assert times[layer, "backward"] > times[layer, "forward"] > 0
-
-
 def test_numbers_of_autograd_join_what_the_trace_does_not() -> None:
     """A trace without arrows from forward to backward has the numbers that these are made of."""
     with open_profile(_data("gpu/dlrm_kineto.tar.gz")) as profile:

@@ -84,32 +84,3 @@ def test_dynamic_shapes_are_told_by_step(
     assert (add["side"], add["shapes"], add["total_ns"]) == ("gpu", "32,1;32,1", 75616)
     kernel = _row(rows, level="kernel", step=1)
     assert (kernel["type"], kernel["count"], kernel["total_ns"]) == ("cuLaunchKernel", 1, 3904)
-
-
-@pytest.mark.parametrize(
-    ("name", "task"), [("mindspore-raw-JOB4", 2), ("mindspore-raw-JOB1", 51518)]
-)
-def test_raw_texts_describe_operators(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, task: int
-) -> None:
-    """Tensors have their format, type and shape where the profile has no tasks."""
-    rows = _report(_data(name), tmp_path, capsys)["framework"]
-    row = _row(rows, rank=0, task=task)
-    assert (row["name"], row["type"]) == ("Default/TransData-op7", "TransData")
-    assert (row["stream"], row["block_dim"]) == (0, 32)
-    assert row["inputs"] == [
-        {"format": "DefaultFormat", "type": "float16", "shape": [32, 3, 224, 224]}
-    ]
-    assert row["outputs"] == [
-        {"format": "NC1HWC0", "type": "float16", "shape": [32, 1, 224, 224, 16]}
-    ]
-
-
-@pytest.mark.parametrize("name", ["mindspore-2.1", "torch-npu-text", "gpu"])
-def test_steps_of_tasks_sum_up_to_operators(name: str) -> None:
-    """What lies in steps is no more than all operators, and names say what types say."""
-    with open_profile(_data(name)) as profile:
-        steps, operators = profile.operator_steps(), profile.operators()
-    types, names = (steps.take(steps["level"] == level) for level in ("type", "name"))
-    assert types["total_ns"].sum() == names["total_ns"].sum() > 0
-    assert types["count"].sum() == names["count"].sum() <= operators["count"].sum()

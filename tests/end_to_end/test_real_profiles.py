@@ -6,7 +6,6 @@ beside the project; without them these tests are skipped.
 
 from __future__ import annotations
 
-import csv
 import json
 import sqlite3
 from collections import Counter as Multiset
@@ -14,7 +13,6 @@ from collections.abc import Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +26,7 @@ from timeline.commands.export import export
 from timeline.options import Args
 from timeline.profile import open_profile
 from timeline.reports.export_report import ExportReport
-from timeline.selection import Kind, Selection
+from timeline.selection import Kind
 
 CAPTURES = ("torch-npu-db", "torch-npu-text", "mindspore-2.1")
 RANKS = (0, 1)
@@ -187,27 +185,6 @@ def test_overlap_of_databases_equals_step_trace_time_to_the_nanosecond(
     assert first_ns - host.start_ns == nearest_ns(str(preparing))
 
 
-@pytest.mark.parametrize("rank", RANKS)
-def test_figures_of_the_library_equal_step_trace_time(rank: int) -> None:
-    """Overlap of the rank and of its only step, without any export, to the nanosecond."""
-    table = output_of("torch-npu-db", rank) / "analysis.db"
-    ((step, stage, *sums),) = rows_of(
-        table,
-        "SELECT step, stage, computing, communication, communication_not_overlapped, free"
-        " FROM StepTraceTime",
-    )
-    names = ("span_ns", "computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
-    wanted = {name: nearest_ns(str(us)) for name, us in zip(names, (stage, *sums), strict=True)}
-    with open_profile(DATA / "torch-npu-db") as profile:
-        selection = Selection(ranks=rank)
-        (whole,) = profile.overlap(selection).to_dicts()
-        (only,) = profile.steps(selection).to_dicts()
-    assert {name: whole[name] for name in names} == wanted
-    assert {name: only[name] for name in names} == wanted
-    around_ns = only["before_ns"] + only["between_ns"]
-    assert (whole["step_ns"], only["step"]) == (wanted["span_ns"] + around_ns, int(step))
-
-
 def test_steps_of_the_library_equal_the_mindspore_files() -> None:
     """Every iteration of both ranks, to the nanosecond; those without tasks are not known."""
     names = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns")
@@ -256,40 +233,6 @@ def test_overlap_of_databases_equals_their_overlap_analysis_table(
 
 
 @pytest.mark.parametrize("rank", RANKS)
-def test_overlap_of_text_equals_step_trace_time(exports: dict[str, Export], rank: int) -> None:
-    """Within 25 ns: the table sums up to 187 durations that were rounded one by one."""
-    path = output_of("torch-npu-text", rank) / "step_trace_time.csv"
-    with path.open(newline="", encoding="utf-8") as file:
-        (row,) = csv.DictReader(file)
-    row = {OWN_NAMES.get(name, name): value for name, value in row.items()}
-    for step in (int(row["Step"]), None):
-        found = exports["torch-npu-text"].overlap(rank, step)
-        for name in OVERLAP_ROWS:
-            assert abs(found[name] - nearest_ns(row[name])) <= 25, name
-        spent = sum(found[name] for name in OVERLAP_ROWS if name != "Communication")
-        assert abs(spent - nearest_ns(row["Stage"])) <= 250, "stages are quantised to 0.25 us"
-
-
-@pytest.mark.parametrize("rank", RANKS)
-def test_overlap_of_text_has_the_segments_of_the_file(
-    exports: dict[str, Export], rank: int
-) -> None:
-    """As many, and every edge within 1 ns: durations there are finer than 1 ns."""
-    lanes = text_lanes(rank)
-    for name in OVERLAP_ROWS:
-        wanted = sorted(span_ns(event) for event in lanes[OVERLAP, name])
-        found = sorted(
-            (one.start_ns, one.length_ns)
-            for one in exports["torch-npu-text"].overlap_slices(rank)
-            if one.row == name
-        )
-        assert len(found) == len(wanted) > 0
-        for mine, theirs in zip(found, wanted, strict=True):
-            assert abs(mine[0] - theirs[0]) <= 1
-            assert abs(sum(mine) - sum(theirs)) <= 1
-
-
-@pytest.mark.parametrize("rank", RANKS)
 @pytest.mark.parametrize("iteration", ITERATIONS)
 def test_overlap_of_mindspore_iterations_equals_their_own_files(
     exports: dict[str, Export], rank: int, iteration: int
@@ -307,24 +250,6 @@ def test_overlap_of_mindspore_iterations_equals_their_own_files(
         assert spans
         assert not missing
     assert exports["mindspore-2.1"].overlap(rank, iteration) == sums
-
-
-@pytest.mark.parametrize("rank", RANKS)
-def test_overlap_between_mindspore_iterations_is_free(
-    exports: dict[str, Export], rank: int
-) -> None:
-    """The whole capture has the segments of its files and the gaps between them, nothing else."""
-    wanted: Multiset[tuple[str, int, int]] = Multiset()
-    edges = []
-    for iteration in ITERATIONS:
-        lanes = iteration_lanes(rank, iteration)
-        spans = [(row, *span_ns(event)) for row in OVERLAP_ROWS for event in lanes[OVERLAP, row]]
-        wanted.update(spans)
-        edges.append((min(span[1] for span in spans), max(sum(span[1:]) for span in spans)))
-    for before, after in pairwise(edges):
-        wanted["Free", before[1], after[0] - before[1]] += 1
-    drawn = exports["mindspore-2.1"].overlap_slices(rank)
-    same(((one.row, one.start_ns, one.length_ns) for one in drawn), wanted.elements())
 
 
 # -- clocks ------------------------------------------------------------------------------------
@@ -465,22 +390,6 @@ def test_nothing_else_is_left_out(exports: dict[str, Export]) -> None:
     } == (set())
 
 
-def test_every_sample_of_memory_bandwidth_is_drawn(exports: dict[str, Export]) -> None:
-    wanted: dict[tuple[int, str], list[tuple[int, float]]] = {}
-    for rank in RANKS:
-        for event in events_of(output_of("torch-npu-text", rank) / "trace_view.json"):
-            if event["ph"] == "C" and event["name"].startswith("HBM"):
-                ((_, value),) = event["args"].items()
-                samples = wanted.setdefault((rank, event["name"]), [])
-                samples.append((nearest_ns(str(event["ts"])), float(value)))
-    found = {
-        (one.rank, one.name): (one.unit, list(one.samples))
-        for one in exports["torch-npu-text"].loaded.counters()
-        if one.group == "HBM"
-    }
-    assert found == {key: ("MB/s", sorted(samples)) for key, samples in wanted.items()}
-
-
 # -- steps and arrows --------------------------------------------------------------------------
 
 
@@ -536,19 +445,3 @@ def test_every_kernel_has_an_arrow_from_cann_and_from_the_framework(
             if task in kernels:
                 joined.setdefault(task, []).append(call.layer)
     assert {tuple(sorted(joined.get(task, []))) for task in kernels} == {("CANN", "Python")}
-
-
-@pytest.mark.parametrize("capture", CAPTURES)
-def test_json_shows_the_same(exports: dict[str, Export], capture: str, tmp_path: Path) -> None:
-    exported, other = exports[capture], export_of(capture, tmp_path / "timeline.json")
-    zero_ns = min(one.start_ns for one in exported.loaded.by_id.values()) - min(
-        one.start_ns for one in other.loaded.by_id.values()
-    )
-    again = LoadedPicture(other.loaded.processor, True, zero_ns)
-    same(
-        (one.bare for one in again.by_id.values()),
-        (one.bare for one in exported.loaded.by_id.values()),
-    )
-    assert Multiset(tuple(sorted(pair)) for pair in again.arrows()) == Multiset(
-        tuple(sorted(pair)) for pair in exported.loaded.arrows()
-    )

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import DATA
-from timeline.commands.export import export
-from timeline.errors import TimelineWarning
+from timeline import TimelineWarning, export
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_verdict import verdict_text

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import json
-import sqlite3
-from collections import defaultdict
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +12,12 @@ import pytest
 
 from tests.support.places import DATA
 from tests.support.read_profiles import records_of
+from timeline import Selection, open_profile
 from timeline.analysis.work.task_sums import rank_links
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.profile import open_profile
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
-from timeline.selection import Selection
 
 TEXT, DATABASE = DATA / "torch-npu-text", DATA / "torch-npu-db"
 LEVEL_0, RINGS = DATA / "torch-npu-db-level0", DATA / "torch-npu-db-2024-10"
@@ -212,19 +208,3 @@ def test_links_equal_the_matrix_of_the_vendor(path: Path, rank: int) -> None:
         assert int(ours.times.total_ns[row]) == pytest.approx(time_ns, abs=25)
         assert int(ours.times.count[row]) != NO_ID
     assert not sums
-
-
-def test_sizes_equal_those_of_the_vendor() -> None:
-    """What ops moved, as the report shows it, is what CommAnalyzerBandwidth sums up."""
-    with open_profile(DATABASE) as profile:
-        report = profile.collectives(by="kind")
-    (file,) = (DATABASE / "rank0_ascend_pt").rglob("analysis.db")
-    sizes: dict[str, float] = defaultdict(float)
-    with closing(sqlite3.connect(f"file:{file}?immutable=1", uri=True)) as database:
-        query = (
-            "SELECT DISTINCT hccl_op_name, transport_type, transit_size FROM CommAnalyzerBandwidth"
-        )
-        for name, transport, size_mb in database.execute(query):
-            if transport == "SDMA" and not name.startswith("Total"):
-                sizes[name] += size_mb
-    assert report.to_dicts()[0]["moved_bytes"] == round(sum(sizes.values()) * 1e6)

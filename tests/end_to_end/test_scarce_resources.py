@@ -88,22 +88,6 @@ sys.argv[2] = str(pages * resource.getpagesize() + {more_bytes})
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the size of a process is read in /proc")
-def test_too_little_memory_for_a_library_is_said(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """What NumPy multiplies matrices with takes 40 MB of addresses; it is loaded late."""
-    before = f"""
-assert "numpy" not in sys.modules
-pages = int(open("/proc/self/statm").read().split()[0])
-sys.argv[2] = str(pages * resource.getpagesize() + {20 << 20})
-"""
-    profile, target = shelf.get("torch-db", ranks=1).path, tmp_path / "a.pftrace"
-    ran = export_with("RLIMIT_AS", 0, profile, target, "-j", "1", before=before)
-    assert (ran.returncode, ran.stdout) == (1, "")
-    assert ran.stderr.startswith("tlexport: there is not enough memory to load the module ")
-    assert "Use fewer --jobs" in ran.stderr
-    assert list(tmp_path.iterdir()) == []
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="the size of a process is read in /proc")
 @pytest.mark.parametrize("more_bytes", [2 << 20, 10 << 20, 14 << 20])
 def test_too_little_memory_for_threads_ends_the_command(
     shelf: ProfileShelf, tmp_path: Path, more_bytes: int

@@ -5,9 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
-import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,6 @@ import pytest
 
 from simulator.writers.companions.measures import (
     write_communication_measures,
-    write_measures_database,
 )
 from tests.support.drawn_slices import drawn_slices
 from tests.support.profile_shelf import Profile, ProfileShelf
@@ -94,18 +91,6 @@ def test_their_times_are_those_of_the_file(profile: Profile, command: Command) -
     assert report["checks"] == [] and report["omitted"] == []
 
 
-def test_they_say_what_the_whole_profile_says(profile: Profile, command: Command) -> None:
-    """Overlap by rank and step differs by no more than the file rounds."""
-    whole = overlap(command.report(profile.path))
-    for capture in profile.captures:
-        strip(capture)
-    found = overlap(command.report(profile.path))
-    steps = {key: times for key, times in whole.items() if key[1] is not None}
-    assert {key for key in found if key[1] is not None} == set(steps)
-    for key, times in steps.items():
-        assert found[key] == pytest.approx(times, abs=25)
-
-
 def test_what_they_lack_is_neither_zero_nor_idle(profile: Profile, command: Command) -> None:
     """Idle time and copies are not given, no cause of idle time is, and the verdict says so."""
     for capture in profile.captures:
@@ -165,29 +150,6 @@ def test_a_capture_without_steps_is_one_row(profile: Profile, command: Command) 
     assert {row["step"] for row in report["parallel_times"]} == {None}
 
 
-def test_databases_hold_the_same(profile: Profile, command: Command) -> None:
-    """analysis.db alone has the steps, the ops and the links of the files."""
-    for capture in profile.captures:
-        strip(capture)
-    texts = command.report(profile.path)
-    columns = "step, computing, communication_not_overlapped, overlapped, communication, free"
-    columns += ", stage, bubble, communication_not_overlapped_and_exclude_receive, preparing"
-    for rank, capture in zip(profile.run.ranks, profile.captures, strict=True):
-        rows = [tuple(row.values()) for row in step_rows(capture)]
-        path = strip(capture, "nothing") / "analysis.db"
-        with closing(sqlite3.connect(path)) as connection, connection:
-            connection.execute(f"CREATE TABLE StepTraceTime ({columns})")
-            marks = ", ".join("?" * len(rows[0]))
-            connection.executemany(f"INSERT INTO StepTraceTime VALUES ({marks})", rows)
-        write_measures_database(profile.run, rank, path)
-    databases = command.report(profile.path)
-    for name in ("overlap", "parallel_times", "links"):
-        assert databases[name] == texts[name]
-    assert [one["comm_ops"] for one in databases["ranks"]] == [
-        one["comm_ops"] for one in texts["ranks"]
-    ]
-
-
 def test_waits_of_the_file_stand_in_where_other_ranks_do_not_tell(
     profile: Profile, command: Command
 ) -> None:
@@ -237,30 +199,6 @@ def test_a_step_without_a_number_costs_its_row_alone(
     assert reason in lost["reason"] and lost["rows"] == 1
     found = {row["step"] for row in report["parallel_times"] if row["rank"] == 0}
     assert found - {None} == {row[0] for row in of_file(profile.captures[1])} - {int(first)}
-
-
-def test_steps_with_several_rows_cost_no_others(profile: Profile, command: Command) -> None:
-    capture = profile.captures[0]
-    path = strip(capture) / KEPT[0]
-    text = path.read_text(encoding="utf-8")
-    path.write_text(text + text.splitlines(keepends=True)[1], encoding="utf-8")
-    report = command.report(profile.path)
-    (lost,) = report["omitted"]
-    assert "share their step" in lost["reason"] and lost["rows"] == 2
-    found = {row["step"] for row in report["parallel_times"] if row["rank"] == 0} - {None}
-    assert found == {row[0] for row in of_file(profile.captures[1])} - {of_first(capture)}
-
-
-def of_first(capture: Path) -> int:
-    """The step of the first row of step_trace_time.csv."""
-    return int(step_rows(capture)[0]["Step"])
-
-
-def test_a_table_without_its_columns_is_said(profile: Profile, command: Command) -> None:
-    path = strip(profile.captures[0]) / KEPT[0]
-    path.write_text("Step,Something\n1,2\n", encoding="utf-8")
-    report = command.report(profile.path)
-    assert any("rank 0: " in said and "has no column" in said for said in report["warnings"])
 
 
 def test_ops_that_cannot_be_read_cost_no_others(profile: Profile, command: Command) -> None:
@@ -321,34 +259,6 @@ def test_a_mixed_run_counts_every_rank(profile: Profile, command: Command) -> No
         "rank 1: only tables are here, and nothing of the tasks of the device."
         in (report["warnings"])
     )
-
-
-def test_tables_give_way_to_any_timeline_of_their_rank(
-    shelf: ProfileShelf, tmp_path: Path, command: Command
-) -> None:
-    """As where MindSpore leaves them in a directory beside the session of msprof."""
-    made = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
-    before = command.report(made.path)
-    beside = made.captures[0].parent / "rank-0_20240101120000_ascend_ms" / OUTPUT
-    beside.mkdir(parents=True)
-    (beside / "step_trace_time.csv").write_text(
-        "Step,Computing,Communication(Not Overlapped),Communication,Free\n1,1,1,1,1\n",
-        encoding="utf-8",
-    )
-    after = command.report(made.path)
-    assert [one["layout"] for one in after["ranks"]] == [one["layout"] for one in before["ranks"]]
-    assert after["overlap"] == before["overlap"]
-
-
-def test_small_tables_beside_them_are_of_the_same_rank(profile: Profile, command: Command) -> None:
-    """What MindSpore's data pipeline leaves in the same directory makes no second rank."""
-    for rank, capture in enumerate(profile.captures):
-        output = strip(capture)
-        (output / f"flops_{rank}.txt").write_text(
-            "op_full_name, MFLOPs(10^6), GFLOPS(10^9), MFLOPs utilization (%)\nA, 1, 1, 1\n",
-            encoding="utf-8",
-        )
-    assert [one["layout"] for one in command.report(profile.path)["ranks"]] == ["step tables"] * 2
 
 
 # -- how the run is split --------------------------------------------------------------------------

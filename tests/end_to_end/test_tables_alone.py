@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-import timeline
 from simulator.model import RankRun, Run
 from simulator.writers.mindspore.tables.aicpu_log import write_aicpu_log
 from simulator.writers.mindspore.tables.profiler_directory import (
@@ -19,8 +18,6 @@ from simulator.writers.mindspore.text import TextFiles, device_ns
 from tests.support.drawn_slices import drawn_slices
 from tests.support.profile_shelf import ProfileShelf, tiny_run
 from tests.support.run_command import Command
-from timeline.cli.main import main
-from timeline.errors import TimelineWarning
 from timeline.sources.finding.discovery import discover
 
 FLOPS = "op_full_name, MFLOPs(10^6), GFLOPS(10^9), MFLOPs utilization (%)\n{}, 333.0, 333.0, 33.0\n"
@@ -30,12 +27,6 @@ def write_flops(_run: Run, rank: RankRun, profiler: Path) -> None:
     """A table without times or steps."""
     text = FLOPS.format(f"Default/Cast-op{rank.rank}")
     (profiler / f"flops_{rank.rank}.txt").write_text(text, encoding="utf-8")
-
-
-def write_step_utilization(_run: Run, rank: RankRun, profiler: Path) -> None:
-    """A table of steps, without times."""
-    text = "steps, FLOPS_Utilization %\n1,3.2\n2,4.1\n"
-    (profiler / f"flops_utilization_step_{rank.rank}.json").write_text(text, encoding="utf-8")
 
 
 def tables_of(
@@ -70,15 +61,6 @@ def test_tables_without_times_are_a_profile_without_a_timeline(
     assert outcome.code == 0
     assert "Wrote" not in outcome.out + outcome.err
     assert "perfetto" not in outcome.out + outcome.err
-
-
-def test_its_listing_has_the_ranks(tmp_path: Path, command: Command) -> None:
-    _, profiler = tables_of(tmp_path / "run", write_flops, ranks=3)
-    listed = command.report(profiler, "--list")
-    assert [(one["rank"], one["tasks"]) for one in listed["ranks"]] == [(0, 0), (1, 0), (2, 0)]
-    outcome = command(profiler, "--list")
-    assert outcome.code == 0
-    assert outcome.out.count("MindSpore tables") == 3
 
 
 def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None:
@@ -119,46 +101,13 @@ def test_a_single_table_opens_its_rank(tmp_path: Path) -> None:
 def test_what_goes_beside_a_timeline_is_written_without_one(
     tmp_path: Path, command: Command
 ) -> None:
-    """A page, a picture and a table of no steps; opening a timeline is told to be impossible."""
+    """A page and a table of no steps; opening a timeline is told to be impossible."""
     _, profiler = tables_of(tmp_path / "run", write_flops)
-    page, picture, table = (tmp_path / name for name in ("a.html", "a.png", "a.csv"))
-    outcome = command(profiler, "--report", page, "--png", picture, "--csv", table, "--open")
+    page, table = tmp_path / "a.html", tmp_path / "a.csv"
+    outcome = command(profiler, "--report", page, "--csv", table, "--open")
     assert outcome.code == 0
-    assert all(path.stat().st_size for path in (page, picture, table))
+    assert all(path.stat().st_size for path in (page, table))
     assert "There is no timeline to open." in outcome.err
-
-
-def test_two_such_profiles_are_compared(tmp_path: Path, command: Command) -> None:
-    _, base = tables_of(tmp_path / "base", write_flops)
-    _, new = tables_of(tmp_path / "new", write_flops)
-    report = command.report("compare", base, new, "-o", tmp_path / "both.pftrace")
-    assert report["outputs"] == []
-    assert not (tmp_path / "both.pftrace").exists()
-    outcome = command("compare", base, new, "--report", tmp_path / "both.html")
-    assert outcome.code == 0
-    assert "Wrote" not in outcome.out
-
-
-def test_the_library_opens_it(tmp_path: Path) -> None:
-    """Every table of a profile can be asked for; those of times are empty."""
-    _, profiler = tables_of(tmp_path / "run", write_flops)
-    with timeline.open_profile(profiler) as profile:
-        assert list(profile.ranks) == [0, 1]
-        with pytest.warns(TimelineWarning, match="without times"):
-            assert len(profile.steps()) == 0
-        report = timeline.export(profile, tmp_path / "out.pftrace")
-    assert report.outputs == ()
-    assert "Drag" not in report._repr_html_()
-
-
-@pytest.mark.parametrize("suffix", ["zip", "gztar"])
-def test_archives_of_tables_are_read(tmp_path: Path, command: Command, suffix: str) -> None:
-    _, profiler = tables_of(tmp_path / "run", write_flops)
-    (profiler / "memory_usage_0.pb").write_bytes(b"")
-    packed = shutil.make_archive(str(tmp_path / "packed"), suffix, profiler)
-    report = command.report(packed)
-    assert [one["layout"] for one in report["ranks"]] == ["MindSpore tables"] * 2
-    assert report["outputs"] == []
 
 
 # -- with a step trace -----------------------------------------------------------------------------
@@ -254,19 +203,6 @@ def test_a_session_without_a_rank_takes_the_number_of_the_tables_beside_it(
 # -- raw files -------------------------------------------------------------------------------------
 
 
-def test_tables_in_a_job_and_in_its_data_are_of_one_rank(tmp_path: Path) -> None:
-    """Beside raw files and without any: all lies in the job, and it is there once."""
-    _, profiler = tables_of(tmp_path / "made", write_flops, write_aicpu_log, ranks=1)
-    job = tmp_path / "JOB1"
-    (job / "data").mkdir(parents=True)
-    shutil.copy(profiler / "flops_0.txt", job)
-    shutil.copy(profiler / "DATA_PREPROCESS.dev.AICPU.0.slice_0", job / "data")
-    for path in (tmp_path / "JOB1", job / "data", job / "flops_0.txt"):
-        (source,) = discover(path).sources
-        assert source.identity.directory == job
-        assert {path.parent for path in source.files} == {job, job / "data"}
-
-
 def test_a_decoded_log_beside_the_log_is_no_other_capture(tmp_path: Path) -> None:
     """It is told, and read where it lies alone."""
     _, profiler = tables_of(tmp_path / "made", write_aicpu_log, ranks=1, ops_per_step=24)
@@ -301,39 +237,3 @@ def test_tasks_of_ai_cpus_are_slices_of_their_threads(tmp_path: Path, command: C
     shutil.copytree(profiler, without)
     (without / "DATA_PREPROCESS.dev.AICPU.0.slice_0").unlink()
     assert command.report(without, "--kind", "detail")["overlap"] == report["overlap"]
-
-
-def test_tasks_of_ai_cpus_alone_are_drawn_and_said_to_be_all(
-    tmp_path: Path, command: Command
-) -> None:
-    """There is a timeline, so nothing says that there is none; steps are those of the tables."""
-    topics = (write_aicpu_log, write_step_utilization)
-    _, profiler = tables_of(tmp_path / "run", *topics, ranks=1, ops_per_step=24)
-    report = command.report(profiler, "-o", tmp_path / "out.pftrace", "--kind", "detail")
-    assert len(report["outputs"]) == 1
-    assert report["warnings"] == [
-        "rank 0: only tables are here, and nothing of the tasks of the device."
-    ]
-    chosen = command.report(profiler, "--kind", "detail", "--steps", "2")
-    assert [row["step"] for row in chosen["flops"]] == [2]
-
-
-def test_tasks_of_ai_cpus_that_the_device_tells_are_not_drawn_twice(
-    shelf: ProfileShelf, tmp_path: Path, command: Command
-) -> None:
-    profile = shelf.copy("mindspore-text", tmp_path / "run", ranks=1, ops_per_step=24)
-    before = command.report(profile.path, "--kind", "detail")
-    write_aicpu_log(profile.run, profile.run.rank(0), profile.captures[0])
-    assert command.report(profile.path, "--kind", "detail")["overlap"] == before["overlap"]
-    picture = command.picture(profile.path, "--kind", "detail")
-    assert drawn_slices(picture, "AI CPU") == []
-
-
-def test_nothing_at_all_is_still_no_profile(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Files that only lie beside tables make no profile."""
-    (tmp_path / "step_trace_point_info_0.json").write_text("{}", encoding="utf-8")
-    (tmp_path / "profiler_info_0.json").write_text("{}", encoding="utf-8")
-    assert main([str(tmp_path)]) == 1
-    assert "holds no Ascend profile" in capsys.readouterr().err

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.examples import at_most
 from tests.support.made_figures import made_report
 from tests.support.profile_shelf import ProfileShelf
-from timeline.commands.export import export
+from timeline import export
 from timeline.figures.comparison import Comparison
 from timeline.figures.filed_verdict import (
     CHECKSUM,
@@ -28,9 +28,7 @@ from timeline.figures.table import Table
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import LEAST_WIDTH, PIPE_WIDTH, Display, render_blocks
 from timeline.reports.terminal_comparison import comparison_text
-from timeline.reports.terminal_filed import filed_text
-from timeline.reports.terminal_idle import idle_grid
-from timeline.reports.terminal_verdict import verdict_text
+from timeline.reports.terminal_verdict import filed_text, idle_grid, verdict_text
 
 NEXT = "tlexport run --ranks 1 --steps 2 --kind detail"
 DISPLAYS = [

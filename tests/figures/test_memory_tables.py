@@ -199,8 +199,8 @@ def test_a_summary_reads_no_allocations_and_a_page_shows_them(
     found = _report(recorded.path, tmp_path, capsys, "--report", str(page))["memory_graphs"]
     assert [row["rank"] for row in found] == [0, 1]
     tables = read(page.read_bytes()).tables
-    assert len(tables["memory-graphs"]) == 3
-    assert 1 < len(tables["memory-held-0"]) <= 51
+    assert tables["memory-graphs"]["rows"] == 2
+    assert 0 < tables["memory-held-0"]["rows"] <= 50
 
 
 def test_a_page_shows_the_graphs_of_the_rank_that_holds_most(
@@ -211,9 +211,9 @@ def test_a_page_shows_the_graphs_of_the_rank_that_holds_most(
     timeline.export(planned.path, tmp_path / "t.pftrace", report=page)
     text = page.read_bytes()
     assert b"Memory of graphs" in text
-    assert text.count(b"FP start") == text.count(b"BP end") == 2, "once a picture of one graph"
+    assert text.count(b"FP start") == text.count(b"BP end") == 1, "of one graph"
     tables = read(text).tables
-    assert len(tables["memory-graphs"]) == 5
+    assert tables["memory-graphs"]["rows"] == 4
     assert {"memory-held-0", "memory-held-1"} <= tables.keys()
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from tests.support.grown_records import Shape, grown_profile
 from tests.support.perfetto_sql import TraceProcessor
+from timeline import export
 from timeline.columns.strings import StringPool
-from timeline.commands.export import export
 from timeline.encoders.formats import format_of
 from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import LimitError

@@ -1,1 +1,1 @@
-"""Fuzzing of every reader: random bytes are read or refused, and nothing else happens."""
+"""Changed inputs, extreme records and odd options: each is drawn as promised or refused."""

@@ -203,6 +203,11 @@ def check_sums(every: Iterable[TraceTotals], wanted: Mapping[str, Sequence[int]]
         _promise(list(rows) == drawn, f"{layer}: {drawn} are drawn of {list(rows)}")
 
 
+def written(report: ExportReport) -> bytes:
+    """Return the bytes of all files of an export."""
+    return b"".join(output.path.read_bytes() for output in report.outputs)
+
+
 def tree_hash(root: Path) -> str:
     """The names and contents of everything below a directory."""
     digest = hashlib.sha256()

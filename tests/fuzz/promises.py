@@ -1,13 +1,10 @@
-"""Checks that records and written files keep what they promise."""
+"""Checks that records keep what they promise."""
 
 from __future__ import annotations
 
 from dataclasses import fields
-from pathlib import Path
 
 import numpy as np
-from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
-from zlib_ng import zlib_ng
 
 from timeline.columns.columns import ColumnTable
 from timeline.records.not_given import NO_TIME
@@ -89,13 +86,3 @@ def check_valid(records: Records) -> None:
                 raise BrokenPromise(f"{name} keeps a row that ends before it starts")
     if not np.isfinite(records.samples.value).all():
         raise BrokenPromise("samples keeps a value that is not finite")
-
-
-def check_trace(path: Path) -> None:
-    """The file is a Perfetto trace, in all its compressed packets too."""
-    trace = protos.Trace()
-    trace.ParseFromString(path.read_bytes())
-    for packet in trace.packet:
-        if packet.compressed_packets:
-            inner = protos.Trace()
-            inner.ParseFromString(zlib_ng.decompress(packet.compressed_packets))

@@ -10,10 +10,6 @@ import pytest
 
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
-from timeline.columns.strings import StringPool
-from timeline.errors import TimelineError
-from timeline.sources.common.kernel_table import read_kernel_table, read_step_table
-from timeline.sources.common.losses import LossLog
 from timeline.sources.finding.discovery import discover
 
 NINES = b"9" * 20
@@ -83,24 +79,6 @@ def test_one_long_number_does_not_widen_all(shelf: ProfileShelf, tmp_path: Path)
     assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 0
 
 
-HEAD = b"Iteration ID,FP Start(us),BP End(us),Iteration End(us),Iteration Time(us),Model ID\n"
-
-
-@pytest.mark.parametrize("row", ["²,0,0,5,1,1", "1,0,0,5,1,²", "9" * 20 + ",0,0,5,1,1"])
-def test_step_tables(tmp_path: Path, row: str) -> None:
-    path = tmp_path / "step_trace.csv"
-    path.write_bytes(HEAD + b"1,0,0,9,1,1\n" + row.encode() + b"\n")
-    steps, _ = read_step_table(path, None, LossLog(path))
-    assert 1 in steps.iteration.tolist()
-
-
-@pytest.mark.parametrize("blocks", ["²", "9223372036854775808"])
-def test_kernel_tables(tmp_path: Path, blocks: str) -> None:
-    path = tmp_path / "kernel_details.csv"
-    path.write_text(f"Start Time(us),Block Dim\n1,{blocks}\n2,3\n", encoding="utf-8")
-    assert len(read_kernel_table((path,), StringPool(), 0)[0]) == 2
-
-
 def test_ranks_that_are_no_numbers(shelf: ProfileShelf, tmp_path: Path) -> None:
     profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
     (path,) = profile.path.rglob("ascend_pytorch_profiler_0.db")
@@ -108,27 +86,6 @@ def test_ranks_that_are_no_numbers(shelf: ProfileShelf, tmp_path: Path) -> None:
         database.execute("INSERT INTO RANK_DEVICE_MAP VALUES (x'fffe', 0), ('one', 'two')")
         database.commit()
     assert [source.identity.rank for source in discover(profile.path).sources] == [0]
-
-
-@pytest.mark.parametrize(
-    ("file", "text"),
-    [
-        ("info.json.0", '{"rank_id":"²"}'),
-        ("info.json.0", '{"rank_id":"--5"}'),
-        ("info.json.0", '{"rank_id":true}'),
-        ("start_info.0", '{"collectionTimeBegin":1,"clockMonotonicRaw":"²"}'),
-        ("start_info.0", '{"collectionTimeBegin":"%s","clockMonotonicRaw":"1"}' % ("9" * 5000)),
-    ],
-)
-def test_metadata(shelf: ProfileShelf, tmp_path: Path, file: str, text: str) -> None:
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
-    (path,) = profile.path.rglob(file)
-    path.write_text(text, encoding="utf-8")
-    try:
-        found = discover(profile.path)
-    except TimelineError:
-        return
-    assert [source.identity.rank for source in found.sources] == [0]
 
 
 def test_a_first_event_beyond_the_range_of_times(shelf: ProfileShelf, tmp_path: Path) -> None:

@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from tests.fuzz.option_sweep import OptionCase, try_option, write_profile
+from tests.fuzz.option_sweep import OptionCase, option_cases, try_option, write_profile
 
 MANY_DIGITS = "9" * 5000
 """More than Python makes a number of."""
@@ -59,3 +61,12 @@ def test_a_comparison_refuses_numbers_of_kernels(value: str, capture: Path, tmp_
     """Below the least, and no numbers."""
     case = OptionCase("tlexport compare", "--max-kernels", value)
     assert try_option(case, capture, tmp_path) == "refused"
+
+
+@pytest.mark.filterwarnings("ignore::timeline.TimelineWarning")
+@given(case=st.sampled_from(list(option_cases())))
+def test_any_value_draws_or_is_refused(
+    case: OptionCase, capture: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Of every option, in both commands and both functions; what is drawn is as promised."""
+    try_option(case, capture, tmp_path_factory.mktemp("out"))

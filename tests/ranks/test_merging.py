@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.support.made_source import WALL, MadeSource
 from tests.support.perfetto_sql import TraceProcessor
@@ -181,44 +178,3 @@ def is_partition(row: tuple[str, ...]) -> bool:
 def arrow_count(processor: TraceProcessor) -> int:
     ((count,),) = processor.rows("SELECT count(*) FROM flow")
     return int(count)
-
-
-@given(
-    ranks=st.integers(2, 4),
-    tasks=st.integers(1, 150),
-    calls=st.integers(0, 40),
-    seed=st.integers(1, 1_000),
-    limit_bytes=st.integers(500, 20_000),
-    clock_of=st.sampled_from([hosted, lambda _rank: WALL]),
-)
-@settings(max_examples=4)
-def test_processes_change_nothing_in_what_is_merged(
-    tmp_path_factory: pytest.TempPathFactory,
-    pool: Executor,
-    ranks: int,
-    tasks: int,
-    calls: int,
-    seed: int,
-    limit_bytes: int,
-    clock_of: Callable[[int], Clock],
-) -> None:
-    """The same rows, merged at the same levels, whether read here or by two processes."""
-    sizes = Sizes(steps=3, tasks=tasks, ops=1, planes=2, calls=calls, samples=5, names=20)
-    sources = [
-        MadeSource(rank, sizes=sizes, clock=clock_of(rank), seed=seed) for rank in range(ranks)
-    ]
-    target = tmp_path_factory.mktemp("any") / "timeline.pftrace"
-    made = []
-    for workers in (made_pool(sources, 1), WorkerPool(lambda: pool, 2, Silent())):
-        joined = joined_ranks(sources, limit_bytes, target, workers)
-        fitted(joined, 0, target, by_layer=False)
-        rows = [share.tracks for share in joined.ranks]
-        made.append(
-            (
-                target.read_bytes(),
-                [(one.rank, one.floors, one.arrows, one.omissions) for one in rows],
-                joined.clock,
-                joined.requests,
-            )
-        )
-    assert made[0] == made[1]

@@ -11,7 +11,6 @@ from tests.support.grown_records import Shape, grown_records
 from timeline.analysis.questions import Questions
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.steps import with_steps
-from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.options import StepOperators
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
@@ -43,14 +42,6 @@ def test_each_small_rank_that_is_kept_takes_little_memory() -> None:
     assert held_bytes < MOST_BYTES * len(kept)
 
 
-def test_what_ranks_have_in_common_is_one_object() -> None:
-    one, other = packed(drawn(1)), packed(drawn(2))
-    assert one.facts.steps.iteration.tolist() == [1, 2]
-    assert one.facts.profile.steps is other.facts.profile.steps
-    descriptions = [[track.description for track in rank.tracks.tracks] for rank in (one, other)]
-    assert all(mine is its for mine, its in zip(*descriptions, strict=True))
-
-
 def test_short_columns_are_the_same_numbers_to_the_bit() -> None:
     for column in (np.array([0.0, -0.0, np.nan]), np.array([], np.int32), np.arange(9)[::2]):
         found = packed((column, "x"))[0]
@@ -58,14 +49,3 @@ def test_short_columns_are_the_same_numbers_to_the_bit() -> None:
         assert found.tobytes() == column.tobytes()
         assert packed((column, "y"))[0] is found
         assert not found.flags.writeable
-
-
-def test_a_pool_that_was_packed_goes_on_where_it_was() -> None:
-    pool = StringPool()
-    codes = pool.codes(["b", "N/A", "a", "b"])
-    found = packed(pool)
-    assert [found[code] for code in codes.tolist()] == ["b", "", "a", "b"]
-    assert found.find("a") == pool.find("a")
-    assert found.find("c") is None
-    assert found.code("c") == pool.code("c") == 3
-    assert found.codes(["N/A", "a"]).tolist() == [0, 2]

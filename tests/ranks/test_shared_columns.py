@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import pickle
 import signal
@@ -25,7 +24,6 @@ from timeline.errors import OutputError
 from timeline.ranks import shared_columns
 from timeline.ranks.executors import Processes
 from timeline.ranks.shared_columns import (
-    SharedArguments,
     SharedResult,
     close_shared_file,
     open_shared_file,
@@ -111,30 +109,6 @@ def test_large_columns_do_not_travel(executor: Processes) -> None:
 
 
 @linux
-def test_columns_that_came_are_not_sent_back(executor: Processes) -> None:
-    """Whoever is asked about them reads them where they lie; columns made here do travel."""
-    made = executor.submit(large_columns, shared_columns.WORTH_BYTES // 8).result()
-    part = made["part"][1000:]
-    assert len(pickle.dumps(SharedArguments((made["numbers"], part)))) < 4096
-    assert executor.submit(np.sum, part).result() == part.sum()
-    column = np.arange(1 << 16)
-    assert len(pickle.dumps(SharedArguments(column))) > column.nbytes
-    assert executor.submit(np.sum, column).result() == column.sum()
-    assert executor.submit(np.sum, made["every other"]).result() == made["every other"].sum()
-    scattered = np.broadcast_to(part[:5000], (3, 5000))
-    assert executor.submit(np.sum, scattered).result() == scattered.sum()
-
-
-@linux
-def test_a_file_that_has_the_path_of_another_is_not_taken_for_it(executor: Processes) -> None:
-    count = shared_columns.WORTH_BYTES // 8
-    for first in range(8):
-        made = executor.submit(np.arange, first, first + count).result()
-        assert executor.submit(np.sum, made).result() == made.sum()
-        del made
-
-
-@linux
 def test_nothing_stays_open_of_work_that_failed(executor: Processes) -> None:
     before = open_files()
     assert executor.submit(sum, (1, 2)).result() == 3
@@ -173,18 +147,3 @@ def test_where_there_is_no_file_everything_goes_through_the_pipe(
     found = pickle.loads(pickle.dumps(SharedResult(columns, path)))
     for name, column in columns.items():
         np.testing.assert_array_equal(found[name], column)
-
-
-@linux
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are copies where they can be")
-def test_a_copy_of_this_process_keeps_no_file_of_it() -> None:
-    path = open_shared_file()
-    context = multiprocessing.get_context("fork")
-    with context.Pool(1) as pool:
-        assert pool.apply(_offered_files) == 0
-    assert _offered_files() == 1
-    close_shared_file(path)
-
-
-def _offered_files() -> int:
-    return len(shared_columns._offered)

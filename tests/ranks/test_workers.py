@@ -28,9 +28,6 @@ from timeline.ranks.workers import (
     WorkerPool,
     worker_pool_for,
 )
-from timeline.records.clock import Clock
-from timeline.records.tables import Records
-from timeline.sources.source import Identity, ReadRequest
 
 _Result = TypeVar("_Result")
 
@@ -58,41 +55,6 @@ def test_processes_are_as_many_as_are_worth_it(
     sources = [MadeSource(rank, files=(path, tmp_path / "absent")) for rank in range(ranks)]
     workers = worker_pool_for(sources, ReadingOptions(jobs=asked), Silent())
     assert workers.jobs == expected
-
-
-@dataclass
-class AskedSource:
-    """Counts how often a rank is asked for its files, which takes a look into directories."""
-
-    made: MadeSource
-    asked: int = 0
-    layout: str = "made"
-
-    @property
-    def identity(self) -> Identity:
-        return self.made.identity
-
-    @property
-    def clock(self) -> Clock:
-        return self.made.clock
-
-    @property
-    def files(self) -> tuple[Path, ...]:
-        self.asked += 1
-        return self.made.files
-
-    def read(self, wanted: ReadRequest) -> Records:
-        """See `Source.read`."""
-        return self.made.read(wanted)
-
-
-def test_files_are_looked_for_once() -> None:
-    """Whoever reads ranks, again or not, knows the sizes of their files from the beginning."""
-    sources = [AskedSource(source) for source in made_sources(3, {})]
-    with worker_pool_for(sources, ReadingOptions(jobs=1), Silent()) as workers:
-        for _ in range(2):
-            assert len(list(workers.results(sources, draw_rank_from_source, [REQUEST] * 3))) == 3
-    assert [source.asked for source in sources] == [1, 1, 1]
 
 
 @dataclass

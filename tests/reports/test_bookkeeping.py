@@ -6,8 +6,7 @@ import pytest
 
 from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission, OmissionCode
-from timeline.reports.bookkeeping import bookkeeping_lines, spell_merged
-from timeline.reports.report_rows import ExactStep, ResolutionRow
+from timeline.reports.report_rows import ExactStep, ResolutionRow, bookkeeping_lines, spell_merged
 
 EXACT = ResolutionRow("step", 0, None, None, 12, 0, 0)
 MERGED = ResolutionRow("host_call", 524_288, None, None, 957, 19_443, 1_394)

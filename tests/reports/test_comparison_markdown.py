@@ -14,8 +14,7 @@ from tests.support.made_figures import made_report
 from timeline.figures.comparison import Comparison, Gate
 from timeline.figures.comparison_sentences import cause_label
 from timeline.figures.table import Table
-from timeline.reports.comparison_markdown import comparison_markdown
-from timeline.reports.comparison_report import ComparisonReport
+from timeline.reports.comparison_report import ComparisonReport, comparison_markdown
 
 
 def report(word: str = "", *, factor: int = 3) -> ComparisonReport:

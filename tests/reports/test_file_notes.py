@@ -17,7 +17,7 @@ from timeline.commands.export import export
 from timeline.options import Fit
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
-from timeline.reports.file_notes import MERGED, MOST_CHARACTERS, MOST_NOTES, notes_of
+from timeline.reports.report_rows import MERGED, MOST_CHARACTERS, MOST_NOTES, notes_of
 from timeline.tracks.root_rows import CRITICAL_PATH, NOTES, STEPS, WHAT_IS_SLOW, seen_name
 
 if TYPE_CHECKING:

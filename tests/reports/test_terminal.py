@@ -20,9 +20,8 @@ from timeline.figures.table import Table
 from timeline.figures.time_tables import PARTS
 from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
-from timeline.reports.terminal import PIPE_WIDTH, Display, render_blocks
+from timeline.reports.terminal import MOST_BAR, PIPE_WIDTH, Display, TimesGrid, render_blocks
 from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_text
-from timeline.reports.times_grid import MOST_BAR, TimesGrid
 from timeline.units import spell_share, spell_short
 
 WIDTHS = (60, 80, 120)

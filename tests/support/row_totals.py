@@ -220,11 +220,6 @@ def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTota
     return trace_totals(processor, is_json=is_json).rows
 
 
-def layer_totals(processor: TraceProcessor, *, is_json: bool) -> dict[str, RowTotals]:
-    """What each layer of slices holds: `TraceTotals.layers`."""
-    return trace_totals(processor, is_json=is_json).layers
-
-
 def counter_totals(processor: TraceProcessor, *, is_json: bool) -> Mapping[Row, CounterTotals]:
     """The samples of each counter."""
     return trace_totals(processor, is_json=is_json).counters

@@ -1,4 +1,4 @@
-"""How far the clock of each rank is off, by the ends of collectives that ranks share."""
+"""Alignment of the clocks of ranks by the ends of collectives that they share."""
 
 from __future__ import annotations
 
@@ -15,51 +15,53 @@ from timeline.records.task_kinds import KINDS, POINT_TO_POINT
 from timeline.units import spell_duration
 
 ENDING_TOGETHER = ("AllReduce", "AllGather", "Broadcast", "Barrier")
-"""Kinds of collectives that end at nearly the same moment on every rank of the group."""
+"""Kinds of collectives that end almost simultaneously on every rank of the group."""
 ENDING_ALONE = ("Broadcast", "Reduce", "Gather", "Scatter", *POINT_TO_POINT)
-"""Kinds of ops that a rank may end before another one has come: they do not bound clocks."""
+"""Kinds of ops that a rank may end before another one arrives: they do not bound clocks."""
 SKEW_NS = 40_000
-"""The ends of collectives that need not end together are so far apart on one host."""
+"""Distance on one host between the ends of collectives that need not end together."""
 EXCEPTIONS = 10
-"""One op in so many, and always one, bounds no clock: a rank without data waits for nobody."""
+"""One op in this many, and always one, does not bound a clock: a rank without data waits for
+nobody.
+"""
 LEAST_OPS = 3
-"""So many ops a rank must share before their spread means anything."""
+"""Minimum number of shared ops of a rank for their spread to be meaningful."""
 WORST = 0.95
-"""This part of all ends must lie closer together than the clocks."""
+"""Quantile of the distances of ends that must be below the clock difference."""
 DRIFT_OPS = 20
-"""So many ops each rank must share before a drift is looked for."""
+"""Minimum number of shared ops of each rank for a drift to be fitted."""
 DRIFT_GAIN = 0.7
-"""A drift must leave at most this share of what lies between the ends without it."""
+"""Maximum remaining distance between ends with a drift, as a share of that without."""
 RESOLUTIONS = 2
-"""Start and length of an op are rounded each, so that ends differ by so many resolutions."""
+"""Start and length of an op are both rounded, so ends differ by up to this many resolutions."""
 SURE = 2.0
-"""On one host the clocks must differ so many times more than the ends of collectives do."""
+"""Factor by which clocks on one host must differ more than the ends of collectives."""
 WORSE = 1.5
-"""Ends that were not fitted may be apart this much more when clocks are moved, by chance."""
+"""Factor by which ends that were not fitted may be further apart by chance after moving clocks."""
 ROUNDS = 3
-"""How often a fit starts from what the one before left."""
+"""Number of refits, each starting from the residuals of the previous one."""
 SIGMA_OF_MAD = 1.4826
-"""A normal distribution's standard deviation over its median absolute deviation."""
+"""Standard deviation of a normal distribution divided by its median absolute deviation."""
 HUBER = 1.5
-"""Beyond so many standard deviations a value counts less (Huber weights)."""
+"""Values beyond this many standard deviations get less weight (Huber weights)."""
 FINEST_NS = 100.0
-"""No op tells a clock's offset better than this."""
+"""Best precision of a clock offset from an op."""
 MOST_ITERATIONS = 1000
-"""Steps of conjugate gradients at the most."""
+"""Maximum number of conjugate gradient iterations."""
 
 
 @dataclass(frozen=True)
 class Alignment:
-    """How far the clock of each rank is ahead, by the ends of the collectives it shares.
+    """Clock offsets of ranks, from the ends of the collectives they share.
 
-    offsets_ns: (ranks,) int64, to be subtracted; 0 for a rank that cannot be corrected.
-    drifts_ppb: (ranks,) int64, by how many ns a second it runs ahead more, counted from origin_ns;
-    0 where no drift is seen. spreads_ns: (ranks,) what is left between the ends of the rank's ops
-    and those of others (standard deviation, from the median absolute deviation). ops: (ranks,) how
-    many were matched. island: (ranks,) ranks with the same number are connected by shared ops; -1
-    for none. joint: (ranks,) ranks with the same number have clocks that agree, by such ops or as
-    those of one host; doubt_ns: (ranks,) how far they may be off from others, 0 where nothing tells
-    that. reasons: why some are not corrected.
+    offsets_ns: (ranks,) int64, how far each clock is ahead, to be subtracted; 0 for a rank that
+    cannot be corrected. drifts_ppb: (ranks,) int64, additional ns per second, counted from
+    origin_ns; 0 if no drift is seen. spreads_ns: (ranks,) remaining distance between the ends of
+    the rank's ops and those of others (standard deviation, from the median absolute deviation).
+    ops: (ranks,) number of matched ops. island: (ranks,) ranks with the same number are connected
+    by shared ops; -1 for none. joint: (ranks,) ranks with the same number have clocks that agree,
+    by such ops or as those of one host; doubt_ns: (ranks,) how far they may be off from others, 0
+    if unknown. reasons: why some are not corrected.
     """
 
     offsets_ns: Int64
@@ -74,31 +76,31 @@ class Alignment:
 
     @property
     def used(self) -> Bool:
-        """Which ranks are on a common clock by their collectives."""
+        """Return a mask of the ranks that are on a common clock by their collectives."""
         return self.island >= 0
 
 
 def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignment:
     """Find the offset of each rank's clock.
 
-    The same collective ends at nearly the same moment on all ranks of its group. So for every
-    group (set of ranks) and rank the median of its ends, less the median end of each op, is that
-    rank's offset less the group's; one offset per rank solves all of these by least squares with
-    Huber weights. Ranks that share no group are connected through others. The lowest rank of each
-    island keeps its clock.
+    The same collective ends almost simultaneously on all ranks of its group. So for every group
+    (set of ranks) and rank, the median of its ends minus the median end of each op is that rank's
+    offset minus the group's; one offset per rank solves all of these by least squares with Huber
+    weights. Ranks that share no group are connected through others. The lowest rank of each island
+    keeps its clock.
 
-    A drift is fitted only where it leaves much less between the ends than offsets alone. Clocks
-    are moved only by more than ends tell at all: what lies between them after the fit, the more
-    the fewer of them there are for each clock, and what their times are rounded to. Other
+    A drift is fitted only if it leaves the ends much closer together than offsets alone. Clocks are
+    moved only by more than the uncertainty of ends: the distance that remains between them after
+    the fit, scaled up if there are few ends per clock, and the rounding of times. Other
     collectives, which were not fitted, must not end further apart then. Ranks of one host have one
-    clock; more is asked to doubt that.
+    clock, so more evidence is required to move them.
 
-    Islands are joined by what other collectives they share: nobody ends before the last has come,
-    which bounds the offset, and inside the bounds the ends estimate it as above. That is less
-    certain, so it is used only if it is more than such ends are apart on one host.
+    Islands are joined by other collectives that they share: no rank ends before the last has
+    arrived, which bounds the offset, and within the bounds the ends estimate it as above. That is
+    less certain, so it is used only if it exceeds the distance of such ends on one host.
 
     Args:
-        hosts: (ranks,) the host of each rank, empty where that is not known.
+        hosts: (ranks,) the host of each rank, empty if unknown.
     """
     shared = _ending_together(ranks)
     ends_ns = shared.take("end_ns")
@@ -107,15 +109,15 @@ def align(ranks: Sequence[RankCollectives], hosts: Sequence[str] = ()) -> Alignm
     plain = fit.clocks(with_drift=False)
     clocks = _with_drift_where_seen(fit, plain)
     hosts = hosts or [""] * len(ranks)
-    found = _trusted(fit, origin_ns, clocks, ranks, hosts)
-    return _across_islands(ranks, replace(found, joint=_joint(fit.island, found, hosts)))
+    alignment = _trusted(fit, origin_ns, clocks, ranks, hosts)
+    return _across_islands(ranks, replace(alignment, joint=_joint(fit.island, alignment, hosts)))
 
 
 @dataclass(frozen=True)
 class _Clocks:
-    """How far each rank's clock is ahead, and by how much more each ns; (ranks,) each.
+    """Offsets of the ranks' clocks, and their drifts per ns; (ranks,) each.
 
-    left_ns: (rows,) how far each end then is from those of the others.
+    left_ns: (rows,) remaining distance of each end from those of the others.
     """
 
     offsets: Float64
@@ -134,7 +136,7 @@ class _Fit:
         self._size = np.bincount(shared.op, minlength=shared.count)[shared.op]
 
     def clocks(self, *, with_drift: bool) -> _Clocks:
-        """Fit offsets, and drifts too."""
+        """Fit offsets, and optionally drifts."""
         offsets, drifts = np.zeros(self.ranks), np.zeros(self.ranks)
         for _ in range(ROUNDS if self.shared.count else 0):
             deviations = self._deviations(offsets, drifts)
@@ -145,12 +147,15 @@ class _Fit:
         return _Clocks(offsets, drifts, self.left_ns(offsets, drifts))
 
     def left_ns(self, offsets: Float64, drifts: Float64) -> Float64:
-        """How far each end is from those of the others; the median of all holds it itself."""
+        """Return the distance of each end from the others.
+
+        The factor corrects for the median including the end itself.
+        """
         apart = np.abs(self._deviations(offsets, drifts))
         return apart * self._size / np.maximum(self._size - 1, 1)
 
     def _deviations(self, offsets: Float64, drifts: Float64) -> Float64:
-        """How far each end is behind the median of its op."""
+        """Return how far each end is behind the median of its op."""
         rank = self.shared.rank
         corrected = self.ends - offsets[rank] - drifts[rank] * self.ends
         deviations: Float64 = corrected - self._ops.medians(corrected)[self.shared.op]
@@ -158,7 +163,7 @@ class _Fit:
 
 
 def _with_drift_where_seen(fit: _Fit, plain: _Clocks) -> _Clocks:
-    """Clocks with a drift on islands that have many ops and agree much better with one."""
+    """Return clocks with a drift on islands with many ops that agree much better with one."""
     ops = np.bincount(fit.shared.rank, minlength=fit.ranks)
     drifting = np.zeros(fit.ranks, np.bool_)
     many = [low for low in _lowest(fit.island) if ops[fit.island == low].min() >= DRIFT_OPS]
@@ -179,14 +184,14 @@ def _with_drift_where_seen(fit: _Fit, plain: _Clocks) -> _Clocks:
 
 
 def _lowest(island: Rows) -> list[int]:
-    """The lowest rank of each island."""
-    found: list[int] = distinct(island[island >= 0]).tolist()
-    return found
+    """Return the lowest rank of each island."""
+    lowest: list[int] = distinct(island[island >= 0]).tolist()
+    return lowest
 
 
 @dataclass(frozen=True)
 class _Edges:
-    """Which ranks take part in the ops of which group, and the rows of each of these pairs."""
+    """Pairs of a group and a rank that takes part in its ops, and the rows of each pair."""
 
     group: Rows
     rank: Rows
@@ -211,7 +216,7 @@ def _ending_together(ranks: Sequence[RankCollectives]) -> SharedOps:
 
 
 def _islands(shared: SharedOps, ranks: int) -> Rows:
-    """The lowest rank that each is connected with through shared ops; -1 for a rank without any."""
+    """Return the lowest rank connected to each one through shared ops; -1 without any."""
     island = np.arange(ranks)
     while shared.count:
         lowest = shared.over(np.minimum, island[shared.rank])
@@ -226,7 +231,7 @@ def _islands(shared: SharedOps, ranks: int) -> Rows:
 
 
 def _solve_offsets(edges: _Edges, deviations: Float64, ranks: int, island: Rows) -> Float64:
-    """One offset per rank from the deviations of its ops: the lowest of each island has none."""
+    """Solve for one offset per rank from the deviations; 0 for the lowest of each island."""
     group, rank = edges.group, edges.rank
     medians = edges.rows.medians(deviations)
     spread = edges.rows.medians(np.abs(deviations - medians[edges.of_row])) * SIGMA_OF_MAD
@@ -247,7 +252,7 @@ def _solve_offsets(edges: _Edges, deviations: Float64, ranks: int, island: Rows)
 def _solve_drifts(
     edges: _Edges, deviations: Float64, ends: Float64, ranks: int, island: Rows
 ) -> Float64:
-    """One drift per rank from how the deviations of its ops grow: the lowest of each has none."""
+    """Solve for one drift per rank from growing deviations; 0 for the lowest of each island."""
     count, row = len(edges.group), edges.of_row
     rows = _sums(row, np.ones(len(row)), count)
     spread = edges.rows.medians(np.abs(deviations - edges.rows.medians(deviations)[row]))
@@ -275,14 +280,14 @@ def _sums(bins: Rows, weights: Float64, count: int) -> Float64:
 def _least_squares(
     group: Rows, rank: Rows, values: Float64, weights: Float64, ranks: int
 ) -> Float64:
-    """Rank offsets x and group levels m that minimise sum(w * (x[rank] + m[group] - value)^2).
+    """Return the rank offsets x that minimise sum(w * (x[rank] + m[group] - value)^2) over x and m.
 
-    The levels are eliminated, and what is left is solved by conjugate gradients, which need only
-    the edges and not a matrix of ranks by ranks.
+    The group levels m are eliminated, and the rest is solved by conjugate gradients, which need
+    only the edges and not a matrix of ranks by ranks.
     """
 
     def normal(x: Float64) -> Float64:
-        """The derivative of half the sum by x, with the best levels."""
+        """Return the derivative of half the sum by x, with the best levels."""
         bare = x[rank] - _weighted_means(x[rank], weights, group)[group]
         return _sums(rank, weights * bare, ranks)
 
@@ -309,9 +314,9 @@ def _least_squares(
 def _ends_apart(
     shared: SharedOps, ends: Float64, members: Bool, clocks: _Clocks
 ) -> tuple[float, float]:
-    """How far ends that were not fitted are apart on an island, as recorded and with clocks moved.
+    """Return the distance of unfitted ends of an island, before and after moving clocks.
 
-    members: the ranks of the island.
+    members: mask of the ranks of the island.
     """
     rows = members[shared.rank]
     if np.count_nonzero(rows) < LEAST_OPS:
@@ -326,13 +331,13 @@ def _ends_apart(
 
 
 def _other_ends(ranks: Sequence[RankCollectives]) -> SharedOps:
-    """The collectives of whole groups that are not fitted."""
+    """Return the collectives of whole groups that are not fitted."""
     kinds = kind_numbers((*ENDING_TOGETHER, *POINT_TO_POINT))
     return find_shared_ops(ranks, [~np.isin(rank.ops.kind, kinds) for rank in ranks])
 
 
 def _resolution_ns(ends_ns: Sequence[Int64]) -> int:
-    """The power of ten, a microsecond at most, of which all times of a rank are multiples."""
+    """Return the largest power of ten, up to 1 us, of which all times of a rank are multiples."""
     between_ns = np.concatenate(
         [np.empty(0, np.int64), *(of_rank_ns - of_rank_ns[:1] for of_rank_ns in ends_ns)]
     )
@@ -340,9 +345,9 @@ def _resolution_ns(ends_ns: Sequence[Int64]) -> int:
 
 
 def _left_ns(fit: _Fit, clocks: _Clocks, members: Bool) -> float:
-    """What lies between most ends of an island, as far as so few of them can tell it.
+    """Return the remaining distance of most ends of an island, corrected for few ends.
 
-    A clock that is fitted to few ends leaves less between them than there is.
+    A clock fitted to few ends leaves less between them than there is.
     """
     shared = fit.shared
     rows = members[shared.rank]
@@ -359,7 +364,7 @@ def _trusted(
     ranks: Sequence[RankCollectives],
     hosts: Sequence[str],
 ) -> Alignment:
-    """Give up an island whose ops differ more among themselves than its clocks do."""
+    """Return the alignment without islands whose ops differ more than their clocks do."""
     others = _other_ends(ranks)
     other_ends = (others.take("end_ns") - origin_ns).astype(np.float64)
     resolution_ns = _resolution_ns([rank.ops.end_ns for rank in ranks])
@@ -411,10 +416,10 @@ def _trusted(
 # -- islands ---------------------------------------------------------------------------------------
 
 
-def _joint(island: Rows, found: Alignment, hosts: Sequence[str]) -> Rows:
-    """The number of each rank's island; those of one host are on one, if no clock was moved."""
+def _joint(island: Rows, alignment: Alignment, hosts: Sequence[str]) -> Rows:
+    """Return each rank's island, joined for ranks of one host whose clocks were not moved."""
     joint = np.where(island < 0, np.arange(len(island)), island)
-    still = (found.offsets_ns == 0) & (found.drifts_ppb == 0)
+    still = (alignment.offsets_ns == 0) & (alignment.drifts_ppb == 0)
     lowest: dict[str, int] = {}
     for at in np.flatnonzero(still).tolist():
         if hosts[at]:
@@ -422,24 +427,24 @@ def _joint(island: Rows, found: Alignment, hosts: Sequence[str]) -> Rows:
     return joint
 
 
-def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Alignment:
-    """The clocks of islands, by the collectives they share that need not end together."""
-    lowest, island = np.unique(found.joint, return_inverse=True)
+def _across_islands(ranks: Sequence[RankCollectives], alignment: Alignment) -> Alignment:
+    """Align the clocks of islands by shared collectives that need not end together."""
+    lowest, island = np.unique(alignment.joint, return_inverse=True)
     count = len(lowest)
     if count < 2:
-        return found
+        return alignment
     meeting = kind_numbers([kind for kind in KINDS if kind not in ENDING_ALONE])
     ops = find_shared_ops(ranks, [np.isin(rank.ops.kind, meeting) for rank in ranks])
     shared, order, first = ops.of_islands(island)
     often = np.bincount(shared.rank, minlength=count)[shared.rank] >= LEAST_OPS
     often &= np.bincount(shared.op[often], minlength=shared.count)[shared.op] > 1
     if not often.any():
-        return found
-    origin_ns = found.origin_ns or int(ops.take("end_ns").min())
+        return alignment
+    origin_ns = alignment.origin_ns or int(ops.take("end_ns").min())
     start, end = (
         (ops.take(name) - origin_ns).astype(np.float64)[order] for name in ("start_ns", "end_ns")
     )
-    own, drift = found.offsets_ns[ops.rank[order]], found.drifts_ppb[ops.rank[order]] / 1e9
+    own, drift = alignment.offsets_ns[ops.rank[order]], alignment.drifts_ppb[ops.rank[order]] / 1e9
     start, end = start - own - drift * start, end - own - drift * end
     came, left = np.maximum.reduceat(start, first)[often], np.minimum.reduceat(end, first)[often]
     mean = (np.add.reduceat(end, first) / np.diff([*first, len(order)]))[often]
@@ -452,7 +457,7 @@ def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Align
     least = -_bounds(ahead - came - _greatest_other(ahead - left, shared), at, count)
     spread = Segments(at, count).medians(clocks.left_ns) * SIGMA_OF_MAD
     many = np.bincount(at, minlength=count)
-    # The lowest island of those that are joined keeps its clock.
+    # The lowest of the joined islands keeps its clock.
     moves = (fit.island >= 0) & (fit.island != np.arange(count))
     offsets = clocks.offsets + np.where(moves & (least <= most), np.clip(0, least, most), 0)
     moved = np.abs(offsets) + np.abs(clocks.drifts) * np.abs(mean).max()
@@ -461,19 +466,19 @@ def _across_islands(ranks: Sequence[RankCollectives], found: Alignment) -> Align
     offsets, drifts = np.where(moves, offsets, 0.0), np.where(moves, clocks.drifts, 0.0)
     doubt = np.maximum(np.maximum(SKEW_NS, spread), np.abs(most - least) / 2)
     joined = np.isin(fit.island, fit.island[moves])[island]
-    ahead_ns = found.offsets_ns * (1 - drifts[island]) + offsets[island]
+    ahead_ns = alignment.offsets_ns * (1 - drifts[island]) + offsets[island]
     return replace(
-        found,
+        alignment,
         offsets_ns=np.round(ahead_ns).astype(np.int64),
-        drifts_ppb=found.drifts_ppb + np.round(drifts * 1e9).astype(np.int64)[island],
+        drifts_ppb=alignment.drifts_ppb + np.round(drifts * 1e9).astype(np.int64)[island],
         origin_ns=origin_ns,
-        island=np.where(joined, lowest[fit.island[island]], found.island),
+        island=np.where(joined, lowest[fit.island[island]], alignment.island),
         doubt_ns=np.where(fit.island >= 0, np.round(doubt), 0).astype(np.int64)[island],
     )
 
 
 def _greatest_other(values: Float64, shared: SharedOps) -> Float64:
-    """For each row the greatest value of the other ranks of its op, of which there is one."""
+    """Return for each row the greatest value of the other ranks of its op, at least one."""
     order = np.lexsort((values, shared.op))
     last = np.append(shared.first_rows()[1:], len(order)) - 1
     others: Float64 = values[order[last]][shared.op]
@@ -482,10 +487,13 @@ def _greatest_other(values: Float64, shared: SharedOps) -> Float64:
 
 
 def _bounds(values: Float64, segment: Rows, count: int) -> Float64:
-    """The least value of each segment, but for exceptions; 0 for a segment without any."""
+    """Return the smallest value of each segment, apart from exceptions.
+
+    0 for a segment of fewer than two values.
+    """
     size = np.bincount(segment, minlength=count)
     order = np.lexsort((values, segment))
     at = np.cumsum(size) - size + np.maximum(size // EXCEPTIONS, 1)
-    found = np.zeros(count)
-    found[size > 1] = values[order][at[size > 1]]
-    return found
+    bounds = np.zeros(count)
+    bounds[size > 1] = values[order][at[size > 1]]
+    return bounds

@@ -1,4 +1,4 @@
-"""Figures compared with those that the profiler itself worked out of the same capture."""
+"""Comparison of figures with the profiler's own figures of the same capture."""
 
 from __future__ import annotations
 
@@ -24,16 +24,19 @@ PARTS = {
     Measure.NOT_OVERLAPPED: "not_overlapped_ns",
     Measure.FREE: "free_ns",
 }
-"""The parts of device time under the names of the report."""
+"""Parts of device time under the names of the report."""
 MOST_ALIKE = 16
-"""So many equal numbers of one measure and file have rows of their own; more are one row."""
+"""Maximum number of equal numbers of one measure and file with rows of their own; more share one
+row.
+"""
 
 
 class Checks(ColumnTable):
-    """One row per number that was compared.
+    """Compared numbers, one row each.
 
-    numbers: how many equal ones a row sums up. ours_ns: NO_TIME where there is nothing to compare.
-    by_start: whether theirs is what starts in the step's host window, see `_counts_by_start`.
+    numbers: number of equal ones in a row. ours_ns: NO_TIME if there is nothing to compare.
+    by_start: whether the profiler counts segments that start in the step's host window, see
+    `_counts_by_start`.
     """
 
     measure: Int64 = column(np.int64)
@@ -48,7 +51,7 @@ class Checks(ColumnTable):
 
     @property
     def equal(self) -> Bool:
-        """Which are equal as far as the file's own rounding lets them be."""
+        """Return a mask of numbers that are equal within the file's own rounding."""
         known = self.ours_ns != NO_TIME
         off_ns = np.abs(np.where(known, self.ours_ns - self.theirs_ns, 0))
         same: Bool = known & (off_ns <= self.tolerance_ns)
@@ -57,7 +60,7 @@ class Checks(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class RankChecks:
-    """What was compared of one rank; codes are positions in `strings`."""
+    """Comparisons of one rank; codes are positions in `strings`."""
 
     strings: tuple[str, ...] = ("",)
     rows: Checks = field(default_factory=Checks.empty)
@@ -65,11 +68,11 @@ class RankChecks:
 
 @dataclass(frozen=True)
 class Measured:
-    """What was measured of the selected part of a rank.
+    """Measurements of the selected part of a rank.
 
-    overlap: the parts of its device time. steps: those that are selected. by_launch: the parts of
-    each step by the rule of its profiler, see `overlap_by_launch`. operators and strings: its types
-    of operators. op_steps: (ops,) the step of each op.
+    overlap: parts of its device time. steps: selected steps. by_launch: parts of each step by the
+    rule of its profiler, see `overlap_by_launch`. operators and operator_strings: its types of
+    operators. op_steps: (ops,) the step of each op.
     """
 
     overlap: Overlap
@@ -83,10 +86,10 @@ class Measured:
 def rank_checks(
     records: Records, selection: Selection, windowed: bool, measured: Measured
 ) -> RankChecks:
-    """Compare whatever of the profiler's numbers is wholly selected.
+    """Compare the profiler's numbers that are wholly selected.
 
-    A window or a choice of graphs cuts through all of them, a choice of steps through those that
-    are not of steps.
+    A window or a choice of graphs cuts through all of them, a choice of steps through those not of
+    single steps.
     """
     vendor = records.vendor
     if not len(vendor) or windowed or selection.graphs is not None:
@@ -99,9 +102,9 @@ def rank_checks(
         vendor = vendor.take(np.isin(vendor.step, chosen))
     tasks = records.tasks
     if not (tasks.op_type[tasks.compute] != NO_NAME).any():
-        # This layout tells no types, and names need not follow from those of the profiler.
+        # This layout has no types, and names may differ from those of the profiler.
         vendor = vendor.take(vendor.measure != Measure.OPERATOR)
-    # Steps that ops are told apart by count only where ours are told apart too.
+    # Steps of ops are compared only if both sides have them.
     op_steps = measured.op_steps
     are_ops = vendor.measure == Measure.COLLECTIVE
     if not ((vendor.step[are_ops] != NO_ID).any() and (op_steps != NO_ID).any()):
@@ -137,10 +140,10 @@ def rank_checks(
 
 
 def _of_capture(vendor: VendorFigures, steps: Steps) -> VendorFigures:
-    """Return the numbers of the only step of a capture without such a step as the capture's.
+    """Assign the numbers of the only step of a capture that has no such step to the whole capture.
 
-    Profilers call it 0, or leave its cell empty, where nobody told them of steps. The capture may
-    have others that the runtime marks.
+    Profilers call it 0, or leave its cell empty, if steps were not marked for them. The capture may
+    have other steps, marked by the runtime.
     """
     numbers = distinct(vendor.step[vendor.step != NO_ID]).tolist()
     if len(numbers) != 1 or (len(steps) and numbers != [0]) or numbers[0] in steps.iteration:
@@ -149,16 +152,16 @@ def _of_capture(vendor: VendorFigures, steps: Steps) -> VendorFigures:
 
 
 def _counts_by_start(vendor: VendorFigures, measured: Measured, host_offset_ns: int) -> Bool:
-    """Return which parts of steps are those of the segments that start in its window on the host.
+    """Return a mask of parts of steps that equal the segments starting in the step's host window.
 
-    So MindSpore counts since 2.6: busy segments whole, and free time as it lies in the window,
-    whose both ends belong to it.
+    MindSpore counts so since 2.6: whole busy segments, and free time within the window, including
+    both of its ends.
     """
     steps = measured.steps.take(measured.steps.host)
     steps = steps.take(np.argsort(steps.iteration, kind="stable"))
-    found = np.zeros(len(vendor), np.bool_)
+    by_start = np.zeros(len(vendor), np.bool_)
     if not len(steps):
-        return found
+        return by_start
     at = np.minimum(np.searchsorted(steps.iteration, vendor.step), len(steps) - 1)
     for measure, part in PARTS.items():
         rows = np.flatnonzero((vendor.measure == measure) & (steps.iteration[at] == vendor.step))
@@ -174,14 +177,14 @@ def _counts_by_start(vendor: VendorFigures, measured: Measured, host_offset_ns: 
             counted_ns = covered_between(segments, start_ns, end_ns)
         # Each segment is rounded by itself.
         near_ns = vendor.tolerance_ns[rows] + (last - first)
-        found[rows] = np.abs(counted_ns - vendor.value_ns[rows]) <= near_ns
-    return found
+        by_start[rows] = np.abs(counted_ns - vendor.value_ns[rows]) <= near_ns
+    return by_start
 
 
 def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> Int64:
-    """How long a part of device time is in each of some steps; NO_ID is the capture.
+    """Return the time of a part of device time in each step; NO_ID is the capture.
 
-    A step that several graphs have is the sum of theirs.
+    A step of several graphs is the sum over them.
     """
     part_ns = np.array([totals[part] for totals in measured.by_launch], np.int64)
     sums_ns = _sums_ns(measured.steps.iteration, part_ns, steps)
@@ -190,7 +193,7 @@ def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> In
 
 
 def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int64:
-    """How long the operators of each type took that is named."""
+    """Return the time of the operators of each named type."""
     times = measured.operators.take(~measured.operators.communication)
     pool = StringPool()
     ours = pool.codes(measured.operator_strings)[times.type]
@@ -198,7 +201,7 @@ def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int6
 
 
 def _joined(vendor: VendorFigures, strings: StringPool) -> VendorFigures:
-    """One row for each file, measure, step and name, in order: a file may hold one in parts."""
+    """Sum rows of the same file, measure, step and name: a file may hold a number in parts."""
     _, file = strings.by_spelling(vendor.file)
     _, name = strings.by_spelling(vendor.name)
     keys = (file, vendor.measure, vendor.step - NO_ID, name)
@@ -211,14 +214,14 @@ def _joined(vendor: VendorFigures, strings: StringPool) -> VendorFigures:
 
 
 def _collectives_ns(step: Int64, name: Codes, op_steps: Int64, ops: CommunicationOps) -> Int64:
-    """The length of all ops of each step and name, NO_TIME where there is none."""
+    """Return the length of all ops of each step and name, NO_TIME for none."""
     width = 1 + max(int(name.max(initial=0)), int(ops.name.max(initial=0)))
     ours = (op_steps - NO_ID) * width + ops.name
     return _sums_ns(ours, ops.end_ns - ops.start_ns, (step - NO_ID) * width + name)
 
 
 def _sums_ns(keys: Int64 | Codes, values_ns: Int64, wanted: Int64 | Codes) -> Int64:
-    """Sum up the values of each wanted key, NO_TIME where there is none."""
+    """Return the sum of the values of each wanted key, NO_TIME for none."""
     order = np.argsort(keys, kind="stable")
     upto_ns = np.concatenate([[0], np.cumsum(values_ns[order])])
     begin, end = (np.searchsorted(keys, wanted, side, order) for side in ("left", "right"))
@@ -226,7 +229,7 @@ def _sums_ns(keys: Int64 | Codes, values_ns: Int64, wanted: Int64 | Codes) -> In
 
 
 def _summed(checks: Checks) -> Checks:
-    """Numbers that are equal as one row for each measure and file, where there are many."""
+    """Merge equal numbers of one measure and file into a row if there are many."""
     equal = checks.equal
     parts = [checks.take(np.flatnonzero(~equal))]
     same = checks.take(equal)
@@ -243,9 +246,9 @@ def _summed(checks: Checks) -> Checks:
 
 
 def known_reasons(checks: RankChecks) -> list[str | None]:
-    """Why each of our numbers is not the profiler's, as far as versions of profilers tell it.
+    """Return known reasons for each of our numbers to differ from the profiler's, by its version.
 
-    What is free follows from the other parts of the same step, and is explained by them first.
+    Free time follows from the other parts of the same step, and is explained by them first.
     """
     rows, equal = checks.rows, checks.rows.equal
     reasons: list[str | None] = []
@@ -268,7 +271,7 @@ def known_reasons(checks: RankChecks) -> list[str | None]:
 
 
 def _reason(measure: Measure, file: str, off_ns: int) -> str | None:
-    """off_ns: ours less theirs."""
+    """Return a known reason for a difference; off_ns: ours minus theirs."""
     in_steps = file.endswith(".db") or file.startswith("step_trace_time")
     match measure:
         case Measure.FREE if off_ns < 0 and not in_steps:

@@ -1,4 +1,4 @@
-"""One clock for all ranks: as recorded, by shared collectives, or by their starts."""
+"""Common clock of all ranks: as recorded, from shared collectives, or from their starts."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 RECORDED = "recorded"
 WALL = "wall clock"
 MOST_NAMED = 4
-"""So many groups of ranks whose clocks do not agree are named."""
+"""Maximum number of islands named in a warning."""
 
 
 @dataclass(frozen=True)
 class RankClock:
-    """What joining needs to know of one rank.
+    """Facts of one rank for joining clocks.
 
-    monotonic: whether its times count from the start of its host. span_ns: first start and last
-    end on its device. untimed: whether its times only follow each other from 0 on.
+    monotonic: whether its times count from the start of its host. span_ns: first start and last end
+    on its device. untimed: whether its times only follow each other from 0 on.
     """
 
     rank: int
@@ -40,12 +40,12 @@ class RankClock:
 
 @dataclass(frozen=True, slots=True)
 class RankMove:
-    """What one rank is moved by, and why.
+    """Clock move of one rank, and its method.
 
-    spread_ns: what is left between the ends of its collectives and those of others, None where
-    the clocks were not compared by them; `ops` of them were. island: ranks with the same number
-    have clocks that agree; doubt_ns: how far these may be off from those of others, 0 where nothing
-    tells that, or all agree.
+    spread_ns: remaining distance between the ends of its collectives and those of others, None if
+    the clocks were not compared by them; `ops`: number of ops compared. island: ranks with the same
+    number have clocks that agree; doubt_ns: how far these may be off from those of others, 0 if
+    unknown or if all agree.
     """
 
     move: ClockMove = field(default_factory=ClockMove)
@@ -57,13 +57,13 @@ class RankMove:
 
     @property
     def offset_ns(self) -> int:
-        """What it is moved by at least; a drift comes on top."""
+        """Return the constant part of the move, without the drift."""
         return self.move.offset_ns
 
 
 @dataclass(frozen=True)
 class JoinedClock:
-    """What each rank is moved by to be on one clock, and wall time less that clock."""
+    """Clock moves of all ranks onto one clock, and wall time minus that clock."""
 
     moves: tuple[RankMove, ...]
     wall_offset_ns: int | None
@@ -71,17 +71,17 @@ class JoinedClock:
 
     @property
     def method(self) -> str:
-        """How the clocks were joined; several ways where ranks differ."""
+        """Return how the clocks were joined; several methods if ranks differ."""
         return ", ".join(dict.fromkeys(move.method for move in self.moves)) or RECORDED
 
 
 def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None) -> JoinedClock:
     """Find the moves that put ranks on one clock.
 
-    Recorded: exports that hold wall time stay as they are. Monotonic clocks stay as they are too
-    while all ranks ran on one host: that is one clock. Otherwise every rank moves to wall time, by
-    the offset of its host's lowest rank, so that ranks of one host keep their distance. What that
-    leaves, collectives tell (`align`).
+    Recorded: exports that hold wall time stay as they are. Monotonic clocks stay as they are too if
+    all ranks ran on one host: that is one clock. Otherwise every rank moves to wall time, by the
+    offset of its host's lowest rank, so that ranks of one host keep their distance. The rest is
+    corrected by collectives (`align`).
 
     Raises:
         SelectionError: an offset is given for a rank that is not there.
@@ -106,7 +106,7 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
 
 
 def _recorded(ranks: Sequence[RankClock]) -> JoinedClock:
-    """The clocks as recorded; ranks without times begin where the first of the others does."""
+    """Return the clocks as recorded; ranks without times begin where the first other does."""
     still = tuple(RankMove() for _ in ranks)
     timed = [rank for rank in ranks if not rank.untimed]
     if not timed:
@@ -160,7 +160,7 @@ def _unrelated(ranks: Sequence[int]) -> str:
 
 
 def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
-    """Every rank begins where the first rank that ran anything begins."""
+    """Move every rank to begin where the first rank that ran anything begins."""
     starts_ns = [
         None if rank.span_ns is None else rank.span_ns[0] + move.offset_ns
         for rank, move in zip(ranks, joined.moves, strict=True)
@@ -176,30 +176,30 @@ def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
 
 
 def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: bool) -> JoinedClock:
-    """The recorded clocks, corrected where the ends of collectives can tell how."""
+    """Return the recorded clocks, corrected as far as the ends of collectives allow."""
     from timeline.analysis.alignment import align  # one rank alone needs none
 
-    found = align(
+    alignment = align(
         [rank.collectives.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)],
         [rank.clock.host for rank in ranks],
     )
-    moves = tuple(_corrected(found, at, move) for at, move in enumerate(joined.moves))
+    moves = tuple(_corrected(alignment, at, move) for at, move in enumerate(joined.moves))
     warnings = joined.warnings
-    if found.used.all():
-        # What nothing related before is related now.
+    if alignment.used.all():
+        # Clocks unrelated before are related now.
         warnings = ()
     elif asked:
-        left = [rank.rank for rank, used in zip(ranks, found.used, strict=True) if not used]
-        why = "; ".join(found.reasons) or "they share too few of them"
+        left = [rank.rank for rank, used in zip(ranks, alignment.used, strict=True) if not used]
+        why = "; ".join(alignment.reasons) or "they share too few of them"
         warnings += (f"--align collectives: ranks {spell_ids(left)} stay as recorded: {why}.",)
     warnings += tuple(_doubts(ranks, moves))
     return replace(joined, moves=moves, warnings=warnings)
 
 
 def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[str]:
-    """Say how far the clocks of islands may differ.
+    """Yield warnings that say how far the clocks of islands may differ.
 
-    Ranks that are all alone, with nothing to compare, are no islands: nobody waits between them.
+    Ranks that are all alone, with nothing to compare, are not islands: nobody waits between them.
     """
     islands: dict[int, list[int]] = {}
     for rank, move in zip(ranks, moves, strict=True):
@@ -208,7 +208,7 @@ def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[s
     doubt_ns = max((move.doubt_ns for move in moves), default=0)
     if len(islands) < 2 or not (doubt_ns or max(map(len, islands.values())) > 1):
         return
-    named = [f"{'ranks' if len(its) > 1 else 'rank'} {spell_ids(its)}" for its in islands.values()]
+    named = [f"{'ranks' if len(ids) > 1 else 'rank'} {spell_ids(ids)}" for ids in islands.values()]
     more = [f"{len(named) - MOST_NAMED} others"] if len(named) > MOST_NAMED else []
     *first, last = named[:MOST_NAMED] + more
     yield f"{', '.join(first)} and {last} share no collectives that end together: " + (
@@ -219,16 +219,16 @@ def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[s
     )
 
 
-def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
-    move = replace(move, island=int(found.joint[at]), doubt_ns=int(found.doubt_ns[at]))
-    if found.ops[at]:
-        move = replace(move, spread_ns=int(found.spreads_ns[at]), ops=int(found.ops[at]))
-    if not found.used[at]:
+def _corrected(alignment: Alignment, at: int, move: RankMove) -> RankMove:
+    move = replace(move, island=int(alignment.joint[at]), doubt_ns=int(alignment.doubt_ns[at]))
+    if alignment.ops[at]:
+        move = replace(move, spread_ns=int(alignment.spreads_ns[at]), ops=int(alignment.ops[at]))
+    if not alignment.used[at]:
         return move
     corrected = ClockMove(
-        move.offset_ns - int(found.offsets_ns[at]),
-        -int(found.drifts_ppb[at]),
-        found.origin_ns - move.offset_ns,
+        move.offset_ns - int(alignment.offsets_ns[at]),
+        -int(alignment.drifts_ppb[at]),
+        alignment.origin_ns - move.offset_ns,
     )
     return replace(move, move=corrected, method=Align.COLLECTIVES.value)
 
@@ -236,7 +236,7 @@ def _corrected(found: Alignment, at: int, move: RankMove) -> RankMove:
 def _with_given(
     ranks: Sequence[RankClock], joined: JoinedClock, offsets_ns: Mapping[int, int]
 ) -> JoinedClock:
-    """Offsets that the user gives count from the recorded clock and take the place of others."""
+    """Apply offsets of the user, which count from the recorded clock and replace other moves."""
     moves = list(joined.moves)
     for at, (rank, recorded) in enumerate(zip(ranks, _recorded(ranks).moves, strict=True)):
         if rank.rank in offsets_ns:

@@ -1,4 +1,4 @@
-"""What counts as communication, by what the writer of a capture says of its steps."""
+"""Choice of the rule for communication time, by the writer's own times of steps."""
 
 from __future__ import annotations
 
@@ -12,24 +12,27 @@ from timeline.records.tables import Records
 
 
 def with_communication_rule(records: Records) -> Records:
-    """The records with the rule that comes nearest to what their writer says of each step.
+    """Return the records with the rule that is closest to the writer's times of steps.
 
-    Ops where both rules do.
+    Ops are used if both rules are equally close.
     """
     rule = records.communication_rule
     if not rule.vendor_ns:
         return records
     candidates = [CommunicationRule(of_tasks, rule.evidence) for of_tasks in (False, True)]
-    made = [replace(records, communication_rule=candidate) for candidate in candidates]
-    return min(made, key=lambda counted: _distance_ns(counted, rule.vendor_ns))
+    choices = [replace(records, communication_rule=candidate) for candidate in candidates]
+    return min(choices, key=lambda counted: _distance_ns(counted, rule.vendor_ns))
 
 
 def _distance_ns(records: Records, wanted_ns: Mapping[int, int]) -> int:
-    """Return how far communication is from what is wanted of each step, or of all without steps."""
+    """Return the distance of communication from the writer's times of steps.
+
+    Without common steps, the sums are compared.
+    """
     member = assign_steps(records)
-    spans, its_step = communication_spans(records, member)
+    spans, span_step = communication_spans(records, member)
     steps = records.steps
-    totals = overlap_by_launch(records.tasks, member.tasks, spans, its_step, len(steps))
+    totals = overlap_by_launch(records.tasks, member.tasks, spans, span_step, len(steps))
     sums_ns: dict[int, int] = {}
     for number, parts in zip(steps.iteration.tolist(), totals, strict=True):
         sums_ns[number] = sums_ns.get(number, 0) + parts["communication_ns"]

@@ -1,4 +1,4 @@
-"""What a rank holds, as a listing shows it: found without the rest of the analysis."""
+"""Contents of a rank as listed by --list, without the rest of the analysis."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from timeline.records.tables import Records
 
 @dataclass(frozen=True)
 class RankContents:
-    """What a rank holds.
+    """Contents of a rank.
 
-    steps: iterations by graph, graphs ascending; a graph without any is there only if all are.
-    span_ns: from the first start to the last end of what ran on the device and of steps. timed:
-    whether anything has a time; without, steps are those that tables are of.
-    monotonic: whether its clock counts from the start of its host. free_rule, communication_rule:
-    how its device time is counted. notes: those of its reader.
+    steps: iterations by graph, graphs ascending; a graph without any is included only if all are.
+    span_ns: from the first start to the last end of device work and steps. timed: whether any
+    record has a time; if not, steps are those of the tables. monotonic: whether its clock counts
+    from the start of its host. free_rule, communication_rule: rules for counting its device time.
+    notes: from its reader.
     """
 
     steps: Mapping[int, tuple[int, ...]]
@@ -37,7 +37,7 @@ class RankContents:
 
 
 def describe_contents(records: Records) -> RankContents:
-    """What a rank holds whose steps are known."""
+    """Return the contents of a rank with known steps."""
     return RankContents(
         _steps_by_graph(records),
         len(records.tasks),
@@ -70,7 +70,7 @@ def _span_ns(records: Records) -> int:
 
 
 def find_graphs(records: Records) -> frozenset[int]:
-    """The graphs that a rank has tasks, ops or steps of, or that it has tables of and no more."""
+    """Return the graphs with tasks, ops or steps; with tables only, those of the tables."""
     if records.tables_only:
         return records.profiler_tables.graphs
     tables = (records.tasks.graph, records.ops.graph, records.steps.graph)
@@ -78,14 +78,14 @@ def find_graphs(records: Records) -> frozenset[int]:
 
 
 def find_steps(records: Records) -> frozenset[int]:
-    """The numbers of all steps; of a rank that has only tables those that they are of."""
+    """Return the numbers of all steps; with tables only, those of the tables."""
     if records.tables_only and not len(records.steps):
         return records.profiler_tables.steps
     return frozenset(records.steps.iteration.tolist())
 
 
 def is_monotonic(records: Records) -> bool:
-    """Whether the clock of the records counts from the start of its host."""
+    """Return whether the clock of the records counts from the start of its host."""
     for table in (records.tasks, records.ops, records.steps, records.host):
         if len(table):
             return bool(np.min(table.start_ns) < EARLIEST_WALL_NS)

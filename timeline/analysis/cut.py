@@ -1,4 +1,4 @@
-"""Cut: the part of the records of a rank that a selection or a window asks for."""
+"""Cut: the part of a rank's records within a selection or a window."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from timeline.selection import Selection
 class Cut:
     """Selected records and the step of each.
 
-    around: the records of all steps, of the graphs and the window that were asked for: device work
-    of several steps may overlap, so that the time of a step is measured among all. op_rows: per
-    selected op, its row among those of the profile. op_iterations: per op of the profile, selected
-    or not, the number of its step, NO_ID for none. recorded and trace: per step, what the recording
-    holds of it, and what it consists of.
+    around: records of all steps within the selected graphs and window: device work of several steps
+    may overlap, so the time of a step is measured among all. op_rows: per selected op, its row
+    among those of the profile. op_iterations: per op of the profile, selected or not, the number of
+    its step, NO_ID for none. recorded and trace: per step, the extent of its recording, and its
+    components.
     """
 
     records: Records
@@ -37,15 +37,15 @@ class Cut:
 
     @property
     def every_step(self) -> bool:
-        """Return whether no step was left out by a choice of steps."""
+        """Return whether no choice of steps left out a step."""
         return self.records is self.around
 
 
 def cut(records: Records, selection: Selection) -> Cut:
-    """Keep what the graphs and steps of a selection ask for.
+    """Keep the records of the graphs and steps of a selection.
 
-    Without a choice of steps, records outside all steps are kept too. Host events are kept when
-    they touch the time of what is selected; counters likewise.
+    Without a choice of steps, records outside all steps are kept too. Host events are kept if they
+    touch the time of the selection, and so are counters.
     """
     membership, steps = assign_steps(records), records.steps
     chosen = _among(steps.graph, selection.graphs) | steps.host
@@ -75,7 +75,7 @@ def cut(records: Records, selection: Selection) -> Cut:
 
 
 def cut_steps(part: Cut, chosen: Bool) -> Cut:
-    """Keep what belongs to some of the selected steps, a mask of them."""
+    """Keep the records of some of the selected steps, given as a mask."""
     records, membership = part.records, part.membership
     tasks, ops, planes = (
         # NO_STEP, which is -1, picks the one at the end.
@@ -88,9 +88,9 @@ def cut_steps(part: Cut, chosen: Bool) -> Cut:
 
 
 def _cut_to(part: Cut, steps: Bool, masks: tuple[Bool, Bool, Bool, Bool], host: Bool) -> Cut:
-    """Keep some steps, and of what touches their time some rows of the host, and all samples.
+    """Keep some steps, some rows of the host that touch their time, and all such samples.
 
-    masks: which tasks, ops, tasks of planes and parts of steps to keep.
+    masks: of the tasks, ops, tasks of planes and parts of steps to keep.
     """
     records = part.records
     tasks, ops, planes, parts = masks
@@ -108,7 +108,7 @@ def _cut_to(part: Cut, steps: Bool, masks: tuple[Bool, Bool, Bool, Bool], host: 
 
 
 def _taken(part: Cut, kept: Records, steps: Bool, ops: Bool) -> Cut:
-    """Return a cut of the records that are kept, of which `steps` and `ops` are masks."""
+    """Return a cut of the kept records, of which `steps` and `ops` are masks."""
     return replace(
         part,
         records=kept,
@@ -126,7 +126,7 @@ def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
 
 
 def _touched(part: Cut, chosen: Bool, tasks: Bool, ops: Bool) -> IntervalSet:
-    """Return the time of the selected steps, on host and device, and of the selected records."""
+    """Return the time of the selected steps, on host and device, or of the selected records."""
     records, membership = part.records, part.membership
     starts, ends = [records.steps.start_ns[chosen]], [records.steps.end_ns[chosen]]
     on_device = chosen & (membership.device_start_ns != NO_TIME)
@@ -140,7 +140,7 @@ def _touched(part: Cut, chosen: Bool, tasks: Bool, ops: Bool) -> IntervalSet:
 
 
 def _touching(start_ns: Int64, end_ns: Int64, touched: IntervalSet) -> Bool:
-    """Which intervals share a moment with any of the given ones."""
+    """Return a mask of the intervals that share time with any of the given ones."""
     at = np.searchsorted(touched.end_ns, start_ns, side="right")
     if not len(touched):
         return np.zeros(len(start_ns), np.bool_)
@@ -150,7 +150,7 @@ def _touching(start_ns: Int64, end_ns: Int64, touched: IntervalSet) -> Bool:
 
 
 def device_span_ns(records: Records) -> tuple[int, int] | None:
-    """First start and last end of tasks, communication ops and graph steps; None without any."""
+    """Return first start and last end of tasks, ops and graph steps; None without any."""
     starts, ends = [], []
     graph_steps = records.steps.take(~records.steps.host)
     for table in (records.tasks, records.ops, graph_steps):
@@ -161,7 +161,7 @@ def device_span_ns(records: Records) -> tuple[int, int] | None:
 
 
 def host_span_ns(records: Records) -> tuple[int, int] | None:
-    """First start and last end of steps and calls of the host; None without any."""
+    """Return first start and last end of steps and calls of the host; None without any."""
     tables = [table for table in (records.steps, records.host) if len(table)]
     if not tables:
         return None
@@ -170,7 +170,7 @@ def host_span_ns(records: Records) -> tuple[int, int] | None:
 
 
 def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
-    """Keep what lies at least partly in [start_ns, end_ns), whole."""
+    """Keep whole all records that lie at least partly in [start_ns, end_ns)."""
     window = IntervalSet(np.array([start_ns]), np.array([end_ns]))
     records, membership = part.records, part.membership
     steps = _touching(records.steps.start_ns, records.steps.end_ns, window)

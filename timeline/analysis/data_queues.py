@@ -1,4 +1,4 @@
-"""What the queues of a rank's data held: sums over batches, and a curve of bounded length."""
+"""Fill levels of a rank's data queues: sums over batches, and a curve of bounded length."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import ProfilerTables, Queue, QueueRecords
 
 MOST_POINTS = 400
-"""Of the curve of a queue; so many batches at most are drawn one by one."""
+"""Maximum number of points in the curve of a queue."""
 
 
 class QueueSums(ColumnTable):
-    """A row per queue: how many batches found it empty and full, and the mean times of a batch.
+    """Sums of a queue: batches that found it empty or full, and mean times of a batch.
 
-    records: batches at which its size is known; where none is, those of which a time is.
+    One row per queue. records: batches with a known queue size; if there are none, batches with a
+    known time.
     """
 
     queue: Int64 = column(np.int64)
@@ -29,58 +30,58 @@ class QueueSums(ColumnTable):
 
 
 class QueueCurves(ColumnTable):
-    """A row per queue and run of batches: its least and its greatest size at them."""
+    """Curve of a queue: its minimum and maximum size in each run of batches, one row per run."""
 
     queue: Int64 = column(np.int64)
     first: Int64 = column(np.int64)
-    """The first batch of the run."""
+    """First batch of the run."""
     least: Int64 = column(np.int64)
     greatest: Int64 = column(np.int64)
 
 
 def with_queue_sums(tables: ProfilerTables) -> ProfilerTables:
-    """The tables with what is told of their queues in place of a row for each batch."""
+    """Return the tables with sums and curves of queues in place of a row for each batch."""
     records = tables.of(QueueRecords)
     if not len(records):
         return tables
     sums, curves = [], []
     for queue in Queue:
-        its = records.take(records.queue == queue)
-        if len(its):
-            sums.append(_sum(its))
-            curves.append(_curve(its))
+        of_queue = records.take(records.queue == queue)
+        if len(of_queue):
+            sums.append(_sum(of_queue))
+            curves.append(_curve(of_queue))
     kept = {kind: table for kind, table in tables.tables.items() if kind is not QueueRecords}
     kept |= {QueueSums: QueueSums.concat(sums), QueueCurves: QueueCurves.concat(curves)}
     return ProfilerTables(tables.strings, kept)
 
 
-def _sum(its: QueueRecords) -> QueueSums:
-    """empty = #{size = 0}, full = #{size = capacity}, over batches at which the size is known."""
-    sized = its.size != NO_ID
-    bounded = sized & (its.capacity != NO_ID)
+def _sum(batches: QueueRecords) -> QueueSums:
+    """Return empty = #{size = 0} and full = #{size = capacity}, over batches with a known size."""
+    sized = batches.size != NO_ID
+    bounded = sized & (batches.capacity != NO_ID)
     count = int(np.count_nonzero(sized))
     empty, full, capacity = NO_ID, NO_ID, NO_ID
     if count:
-        empty = int(np.count_nonzero(sized & (its.size == 0)))
+        empty = int(np.count_nonzero(sized & (batches.size == 0)))
     if bounded.any():
-        full = int(np.count_nonzero(bounded & (its.size == its.capacity)))
-        capacity = int(its.capacity[bounded].max())
-    times = [_mean(getattr(its, name)) for name in ("get_ns", "push_ns", "total_ns")]
-    records = count or len(np.unique(its.step))
-    row = [int(its.queue[0]), records, empty, full, capacity, *times]
+        full = int(np.count_nonzero(bounded & (batches.size == batches.capacity)))
+        capacity = int(batches.capacity[bounded].max())
+    times = [_mean(getattr(batches, name)) for name in ("get_ns", "push_ns", "total_ns")]
+    records = count or len(np.unique(batches.step))
+    row = [int(batches.queue[0]), records, empty, full, capacity, *times]
     return QueueSums(*np.array(row, np.int64).reshape(-1, 1))
 
 
 def _mean(times_ns: Int64) -> int:
-    """The mean of the times that are known, rounded; NO_TIME without any."""
+    """Return the rounded mean of the known times, NO_TIME without any."""
     known: Bool = times_ns != NO_TIME
     count = int(np.count_nonzero(known))
     return round(int(times_ns[known].sum()) / count) if count else NO_TIME
 
 
-def _curve(its: QueueRecords) -> QueueCurves:
-    """The extremes of runs of batches of equal length, in their order."""
-    sized = its.take(its.size != NO_ID)
+def _curve(batches: QueueRecords) -> QueueCurves:
+    """Return the extremes of runs of equally many batches, in order."""
+    sized = batches.take(batches.size != NO_ID)
     sized = sized.take(np.argsort(sized.step, kind="stable"))
     count = len(sized)
     if not count:
@@ -88,7 +89,7 @@ def _curve(its: QueueRecords) -> QueueCurves:
     points = min(count, MOST_POINTS)
     first = np.arange(points) * count // points
     return QueueCurves(
-        np.full(points, int(its.queue[0])),
+        np.full(points, int(batches.queue[0])),
         sized.step[first],
         np.minimum.reduceat(sized.size, first),
         np.maximum.reduceat(sized.size, first),

@@ -1,4 +1,4 @@
-"""Times of steps as MindSpore sums them up, where a rank has steps and no device tasks."""
+"""Times of steps as summed by MindSpore, for a rank with steps but without device tasks."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from timeline.records.profiler_tables import ParallelTimes, ProfilerTables
 from timeline.records.tables import Steps
 
 _TOLD = (IdleCause.WAITING_FOR_DATA, IdleCause.NOT_RECORDED)
-"""Causes of idle time that a step trace tells."""
+"""Causes of idle time found in a step trace."""
 _PARTS = ("computing_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 LONGEST = 1.02
-"""What a step computes and communicates alone takes no more of its length, but for rounding."""
+"""Maximum of computing plus exposed communication relative to the length of a step, for rounding.
+"""
 
 
 def filed_totals(
     tables: ProfilerTables, steps: Steps, measured: OverlapTotals
 ) -> OverlapTotals | None:
-    """Return what a file says of each of some steps; None where it lacks one, or contradicts them.
+    """Return the times of steps from a file; None if it lacks a step or contradicts them.
 
-    step_trace_time.csv has all parts of a step. Of MindSpore's cluster tables, which have computing
-    and exposed communication, what is left of a step as long as it is marked is free; they are not
-    of these steps where they hold more than a step is long.
+    step_trace_time.csv has all parts of a step. MindSpore's cluster tables have computing and
+    exposed communication; the rest of the marked length of a step is free. They do not belong to
+    these steps if they exceed the length of a step.
 
-    measured: what the records of the steps say.
+    measured: totals from the records of the steps.
     """
     own = _rows_of(tables, steps)
     if own is None or not len(steps):
@@ -44,7 +45,7 @@ def filed_totals(
 
 
 def _rows_of(tables: ProfilerTables, steps: Steps) -> ParallelTimes | None:
-    """Return the row of each step; of a capture without steps the only one, which has no number."""
+    """Return the row of each step; for a capture without steps the only one, without a number."""
     filed = tables.of(ParallelTimes)
     filed = filed.take(~filed.mean)
     wanted = steps.iteration if len(steps) else np.array([NO_ID])
@@ -57,7 +58,7 @@ def _rows_of(tables: ProfilerTables, steps: Steps) -> ParallelTimes | None:
 
 
 def _totals(own: ParallelTimes, length_ns: Int64, communication_ns: Int64) -> OverlapTotals | None:
-    """Return the parts of steps of so much length, and of what their records communicate."""
+    """Return the parts of steps, given their lengths and the communication in their records."""
     computing_ns, alone_ns = own.computing_ns, own.communication_alone_ns
     given, rest_ns = own.free_ns >= 0, length_ns - computing_ns - alone_ns
     bad = (computing_ns < 0) | (alone_ns < 0) | (~given & (rest_ns < (1 - LONGEST) * length_ns))
@@ -82,20 +83,20 @@ def _totals(own: ParallelTimes, length_ns: Int64, communication_ns: Int64) -> Ov
 
 
 def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
-    """The facts of a rank without device tasks, with what a file tells of each selected step.
+    """Return the facts of a rank without device tasks, with times of its steps from a file.
 
-    Nothing tells what followed what, so there is no path; of why the rank idles nothing is known
-    but the interval of each step of a step trace, in which it waits for data. Where no file tells
-    what a rank computes, free time is not known either, and a step is as long as it is marked.
+    The order of work is not known, so there is no path. Of idle causes only the interval of each
+    step in a step trace is known, in which it waits for data. If no file has computing times, free
+    time is not known either, and a step is as long as it is marked.
 
-    windowed: whether a window cuts through the steps, of which no file tells.
+    windowed: whether a window cuts through the steps; files have no times for that.
     """
     steps = facts.steps
     own = None if windowed else _rows_of(facts.profiler_tables, steps)
     if facts.tasks or not (facts.profile.tables_only or own is not None):
         return facts
     length_ns, measured = steps.end_ns - steps.start_ns, facts.step_totals
-    nothing = np.zeros(1, np.int64)  # of a capture without steps
+    nothing = np.zeros(1, np.int64)  # for a capture without steps
     known_ns = (length_ns, measured.communication_ns) if len(steps) else (nothing, nothing)
     totals = None if own is None else _totals(own, *known_ns)
     if totals is None and facts.not_recorded:
@@ -130,7 +131,7 @@ def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
 
 
 def _not_recorded(facts: RankFacts, *parts: str) -> RankFacts:
-    """Return the facts without some parts of device time, and without idle time but for data."""
+    """Return the facts without some parts of device time, keeping only idle time for data."""
     idle = facts.idle
     if idle is not None:
         for_data = CAUSES.index(IdleCause.WAITING_FOR_DATA)
@@ -139,9 +140,9 @@ def _not_recorded(facts: RankFacts, *parts: str) -> RankFacts:
 
 
 def _idle_times(trace: StepTrace, free_ns: Int64, between_ns: int) -> IdleTimes:
-    """Idle time by cause: the interval of each step as far as that is free, and what is left.
+    """Return idle time by cause: the interval of each step as far as it is free, and the rest.
 
-    free_ns: of each step. between_ns: what is free between steps.
+    free_ns: of each step. between_ns: free time between steps.
     """
     waiting_ns = np.minimum(np.maximum(trace.interval_ns, 0), free_ns)
     of_steps = np.stack([waiting_ns, free_ns - waiting_ns], axis=1)

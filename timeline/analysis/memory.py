@@ -1,4 +1,4 @@
-"""Memory of a rank: peaks of counters, allocations of a framework, and what graphs hold."""
+"""Memory of a rank: peaks of counters, allocations of a framework, and memory of graphs."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ from timeline.records.profiler_tables import (
 from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode, Records
 
 BYTES_OF_UNIT = {"B": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-"""Units in which profilers count memory; what has another is no memory."""
+"""Units in which profilers count memory; series with other units are not memory."""
 
 
 class PeakTable(ColumnTable):
-    """One row per series: the group of counters, its name there, and its largest sample."""
+    """Peak of each series: the group of counters, its name there, and its largest sample."""
 
     group: Codes = column(np.int32)
     name: Codes = column(np.int32)
@@ -39,9 +39,9 @@ class PeakTable(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class MemoryPeaks:
-    """The peaks of one rank; codes are positions in `strings`.
+    """Peaks of one rank; codes are positions in `strings`.
 
-    reserved_bytes: the most that was reserved, NO_ID where that is not recorded.
+    reserved_bytes: maximum reserved memory, NO_ID if not recorded.
     """
 
     strings: tuple[str, ...] = ("",)
@@ -50,14 +50,14 @@ class MemoryPeaks:
 
 
 def memory_peaks(records: Records) -> MemoryPeaks:
-    """The peaks of all series of memory among the samples that were read, and what was reserved."""
+    """Return the peaks of all memory series among the samples, and the reserved memory."""
     series, samples, pool = records.series, records.samples, records.strings
     if not len(samples):
         return MemoryPeaks(reserved_bytes=records.reserved_bytes)
     scales = np.array([BYTES_OF_UNIT.get(pool[unit], 0) for unit in series.unit.tolist()], np.int64)
-    told = samples.value < MOST_BYTES / np.maximum(scales, 1)[samples.series]
+    plausible = samples.value < MOST_BYTES / np.maximum(scales, 1)[samples.series]
     peaks = np.full(len(series), -1.0)
-    np.maximum.at(peaks, samples.series[told], samples.value[told])
+    np.maximum.at(peaks, samples.series[plausible], samples.value[plausible])
     rows: Rows = np.flatnonzero((scales > 0) & (peaks > 0))
     strings = StringPool()
     table = PeakTable(
@@ -69,28 +69,27 @@ def memory_peaks(records: Records) -> MemoryPeaks:
 
 
 _TOTALS, _ALLOCATED = "Framework Memory", " Allocated"
-"""The counters of what allocators hold: their group, and how their names end."""
+"""Group of the counters of allocators, and the suffix of their names."""
 _OF_OPERATORS = "Operator Memory"
-"""The counter of what operators hold, which has a sample at each allocation."""
+"""Counter of memory held by operators, with a sample at each allocation."""
 
 
 class HeldBytes(ColumnTable):
-    """A row per allocation, in order of time."""
+    """Allocations, one row each, in order of time."""
 
     name: Codes = column(np.int32, NO_NAME)
     size_bytes: Int64 = column(np.int64)
     use_bytes: Int64 = column(np.int64, NO_ID)
-    """What all of the rank held from then on, NO_ID before anything tells."""
+    """Memory held by the whole rank from then on, NO_ID if unknown."""
     at_peak: Bool = column(np.bool_, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class AllocatedMemory:
-    """What a rank allocated in a selection, where that was recorded; names are of `strings`.
+    """Recorded allocations of a rank in a selection; names are codes of `strings`.
 
-    count: how many allocations there are, all of which or some are in `held`. peak_bytes: the most
-    that was held at once, NO_ID where nothing tells. peak_name: the operator that allocated last
-    before.
+    count: number of allocations, some or all of which are in `held`. peak_bytes: maximum memory
+    held at once, NO_ID if unknown. peak_name: operator of the last allocation before the peak.
     """
 
     strings: tuple[str, ...] = ("",)
@@ -101,17 +100,17 @@ class AllocatedMemory:
 
 
 def allocated_memory(records: Records, most: int) -> AllocatedMemory:
-    """What the selected part of a rank allocated, of counters and allocations that were read.
+    """Return the allocations of the selected part of a rank, from counters and allocations.
 
-    most: so many allocations are told one by one; of more, the largest that are held at the peak.
+    most: maximum number of allocations listed; of more, the largest held at the peak.
 
-    What is held is what the allocators say, all of them together where they do; without them, the
-    sum of all allocations that were not released yet.
+    Held memory is the total of all allocators if recorded; otherwise the sum of all allocations not
+    yet released.
     """
     time_ns, use_bytes = _use(records)
     if not len(time_ns):
         return AllocatedMemory()
-    # Counters are on the clock that allocations were on before that of the host was fitted.
+    # Counters are on the clock of allocations before the host clock was fitted.
     allocations = records.allocations.shifted(-records.host_offset_ns)
     starts_ns = allocations.start_ns
     rows: Rows = np.flatnonzero(np.isin(starts_ns, _samples(records, _OF_OPERATORS, "")[0]))
@@ -138,26 +137,29 @@ def allocated_memory(records: Records, most: int) -> AllocatedMemory:
 
 
 def _use(records: Records) -> tuple[Int64, Int64]:
-    """When how much was held by all allocators, or else by operators; in order of time."""
+    """Return when how much memory was held by all allocators, or else by operators.
+
+    Both are in order of time.
+    """
     time_ns, use_bytes = _samples(records, _TOTALS, _ALLOCATED)
     return (time_ns, use_bytes) if len(time_ns) else _samples(records, _OF_OPERATORS, "")
 
 
 def _samples(records: Records, group: str, ending: str) -> tuple[Int64, Int64]:
-    """The samples in bytes of a group's series whose name has the ending, in order of time.
+    """Return the samples in bytes of a group's series whose name has the ending, in order of time.
 
-    Of several series it is the one that is largest at its peak: that of all allocators together.
-    What no memory can hold is no sample.
+    Of several series the one with the largest peak counts: that of all allocators together. Samples
+    above any possible memory are ignored.
     """
     series, samples, pool = records.series, records.samples, records.strings
     best = np.zeros(0, np.int64), np.zeros(0, np.int64)
     code = pool.find(group)
     wanted = np.flatnonzero(series.group == (NO_ID if code is None else code))
-    for row, its in rows_by_value(samples.series, wanted):
+    for row, of_series in rows_by_value(samples.series, wanted):
         unit = BYTES_OF_UNIT.get(pool[series.unit[row]], 0)
         if not unit or not pool[series.name[row]].endswith(ending):
             continue
-        here = its[np.abs(samples.value[its]) < MOST_BYTES / unit]
+        here = of_series[np.abs(samples.value[of_series]) < MOST_BYTES / unit]
         if len(here):
             here = here[np.argsort(samples.time_ns[here], kind="stable")]
             values = np.rint(samples.value[here] * unit).astype(np.int64)
@@ -167,60 +169,61 @@ def _samples(records: Records, group: str, ending: str) -> tuple[Int64, Int64]:
 
 
 NO_NODE = -1
-"""Where no node is meant."""
+"""Absence of a node."""
 
 _Table = TypeVar("_Table", MemoryNodes, MemoryTensors, NodeTensors)
 
 
 @dataclass(frozen=True)
 class MemoryUse:
-    """What the graphs of a rank hold.
+    """Memory of the graphs of a rank.
 
-    graphs: (g,) ascending; nodes: (n,) in the order of graphs, then in which they run; tensors:
-    (t,) in the order of graphs, then of their file. Nodes and graphs are meant by their rows.
+    graphs: (g,) ascending; nodes: (n,) by graph, then in the order in which they run; tensors: (t,)
+    by graph, then in the order of their file. Nodes and graphs are identified by their rows.
     """
 
     graphs: MemoryGraphs
     nodes: MemoryNodes
     tensors: MemoryTensors
     first_node: Int64
-    """(g + 1,) where the nodes of each graph begin, and where the last end."""
+    """(g + 1,) offset of the nodes of each graph, and the end of the last."""
     node_count: Int64
     tensor_count: Int64
     use_bytes: Int64
-    """(n,) what the graph holds at each node."""
+    """(n,) memory held by the graph at each node."""
     size_bytes: Int64
-    """(n,) what each node puts out and works in."""
+    """(n,) output and workspace of each node."""
     change_bytes: Int64
-    """(n,) how much more that is than at the node before; at the first, than without any tensor."""
+    """(n,) increase over the previous node; at the first node, over the static memory."""
     peak_bytes: Int64
-    """(g,) the most that each holds."""
+    """(g,) maximum memory of each graph."""
     peak_node: Int64
-    """(g,) the first node at which it does; NO_NODE in a graph without nodes."""
+    """(g,) first node at the peak; NO_NODE in a graph without nodes."""
     first: Int64
-    """(t,) the place of the first node at which each lives, and of the last; of one that never
-    lives, as the file gives them."""
+    """(t,) first node of each tensor's lifetime, and last: its last node; as in the file for a
+    tensor that never lives.
+    """
     last: Int64
     maker: Int64
-    """(t,) the first node that puts each out or works in it; NO_NODE where none does."""
+    """(t,) first node with the tensor as output or workspace; NO_NODE for none."""
     at_peak: Bool
     """(t,) whether each lives at the first peak of its graph."""
 
 
 def memory_use(tables: ProfilerTables) -> MemoryUse:
-    """What graphs hold, from how long each of their tensors lives.
+    """Return the memory of graphs, from the lifetimes of their tensors.
 
-    A graph holds what is static, and each tensor from its first node to its last, both included.
+    A graph holds static memory, and each tensor from its first node to its last, both included.
     """
-    found = tables.of(MemoryGraphs)
-    graphs = found.take(sort_rows(found.graph))
+    unsorted = tables.of(MemoryGraphs)
+    graphs = unsorted.take(sort_rows(unsorted.graph))
     nodes, of_node = _by_graph(tables.of(MemoryNodes), graphs.graph)
     tensors, of_tensor = _by_graph(tables.of(MemoryTensors), graphs.graph)
     count = np.bincount(of_node, minlength=len(graphs))
     first_node = np.concatenate([[0], np.cumsum(count)])
     first, last, lives = _lives(tensors, count[of_tensor])
 
-    # Each graph has a place more than nodes, where what lives to its end is given back.
+    # Each graph has one place more than nodes, where tensors that live to its end are released.
     changes = np.zeros(len(nodes) + len(graphs), np.int64)
     begin = first_node[of_tensor] + of_tensor
     size_bytes = tensors.size_bytes
@@ -261,37 +264,37 @@ def memory_use(tables: ProfilerTables) -> MemoryUse:
 
 
 def find_node(use: MemoryUse, strings: StringPool, points: Codes, *, last: bool) -> Int64:
-    """The node of each graph, (g,), at which the step trace sets one of its points.
+    """Return the node of each graph, (g,), at which the step trace sets one of its points.
 
-    points: what it calls the operators there. Of those, and of nodes, the name without its scope
-    counts. last: whether the last of several nodes is meant, and not the first.
+    points: names of the operators there. Names of points and nodes are compared without scopes.
+    last: whether to return the last of several nodes, instead of the first.
     """
     wanted = {without_scope(strings[code]) for code in points.tolist() if code != NO_NAME}
-    found = np.full(len(use.graphs), NO_NODE)
+    node = np.full(len(use.graphs), NO_NODE)
     if wanted:
         names = strings.codes_where(without_scope(text) in wanted for text in strings)
         rows: Rows = np.flatnonzero(np.isin(use.nodes.name, names))
         rows = rows if last else rows[::-1]
-        found[np.searchsorted(use.first_node, rows, side="right") - 1] = rows
-    return found
+        node[np.searchsorted(use.first_node, rows, side="right") - 1] = rows
+    return node
 
 
 def without_scope(name: str) -> str:
-    """The name of an operator, which is behind the scopes that it lies in."""
+    """Return the name of an operator without its scopes."""
     return name.rpartition("/")[2]
 
 
 def _by_graph(table: _Table, graphs: Int64) -> tuple[_Table, Int64]:
-    """The rows of a table in the order of graphs, ascending, and which graph each is of."""
+    """Return the rows of a table ordered by graph, and the position of each row's graph."""
     which = np.searchsorted(graphs, table.graph)
     order = sort_rows(which)
     return table.take(order), which[order]
 
 
 def _lives(tensors: MemoryTensors, nodes: Int64) -> tuple[Int64, Int64, Bool]:
-    """The first and the last node at which each tensor lives, and whether it lives at any.
+    """Return the first and last node of each tensor's lifetime, and whether it lives at all.
 
-    nodes: (t,) how many the graph of each has.
+    nodes: (t,) number of nodes of each tensor's graph.
     """
     from_start = np.isin(tensors.life, (Life.GRAPH, Life.GRAPH_START))
     to_end = np.isin(tensors.life, (Life.GRAPH, Life.GRAPH_END))
@@ -301,17 +304,21 @@ def _lives(tensors: MemoryTensors, nodes: Int64) -> tuple[Int64, Int64, Bool]:
 
 
 def _made(
-    made: NodeTensors, of_made: Int64, tensors: MemoryTensors, of_tensor: Int64, first_node: Int64
+    node_tensors: NodeTensors,
+    of_node_tensor: Int64,
+    tensors: MemoryTensors,
+    of_tensor: Int64,
+    first_node: Int64,
 ) -> tuple[Int64, Int64]:
-    """The first node, (t,), that has each tensor, and the sizes of all that each node has, (n,)."""
-    ids = np.concatenate([tensors.tensor, made.tensor])
-    number = group_numbers(len(ids), [np.concatenate([of_tensor, of_made]), ids])
+    """Return the first node of each tensor, (t,), and the size of each node's tensors, (n,)."""
+    ids = np.concatenate([tensors.tensor, node_tensors.tensor])
+    number = group_numbers(len(ids), [np.concatenate([of_tensor, of_node_tensor]), ids])
     row_of = np.full(int(number.max(initial=-1)) + 1, -1)
     row_of[number[: len(tensors)]] = np.arange(len(tensors))
     tensor = row_of[number[len(tensors) :]]
     known = tensor >= 0
-    node, tensor = (first_node[of_made] + made.node)[known], tensor[known]
-    # A node that works in what it puts out holds it once.
+    node, tensor = (first_node[of_node_tensor] + node_tensors.node)[known], tensor[known]
+    # A tensor that is both output and workspace of a node counts once.
     pairs = np.unique(node * max(1, len(tensors)) + tensor)
     node, tensor = np.divmod(pairs, max(1, len(tensors)))
     maker = np.full(len(tensors), NO_NODE)
@@ -322,14 +329,14 @@ def _made(
 
 
 MEMORY_OF_GRAPHS = "Memory of Graphs"
-"""The group of these counters."""
+"""Group of these counters."""
 
 
 def with_memory_of_graphs(records: Records) -> Records:
-    """The records with a counter for each graph: what it holds, from the start of each operator.
+    """Return the records with a counter for each graph: its memory from the start of each operator.
 
     Operators are the tasks of the graph with the name of one of its nodes, without scopes. Nodes
-    of which there is no task are counted. Records without tasks stay as they are.
+    without a task are counted. Records without tasks stay as they are.
     """
     tables = records.profiler_tables
     if not len(records.tasks) or not len(tables.of(MemoryGraphs)):
@@ -350,13 +357,13 @@ def with_memory_of_graphs(records: Records) -> Records:
             samples.append(CounterSamples.of(int(placed.sum()), columns))
             number = int(use.graphs.graph[graph])
             series.append("Graph" if number == NO_GRAPH else f"Graph {number}")
-    made = {
+    columns_of_series = {
         "group": strings.codes([MEMORY_OF_GRAPHS] * len(series)),
         "name": strings.codes(series),
         "unit": strings.codes(["B"] * len(series)),
     }
     reason = "operators of graphs whose memory is known and of which there is no task to draw it at"
-    told = Omission(
+    omission = Omission(
         reason,
         absent,
         records.rank,
@@ -365,14 +372,16 @@ def with_memory_of_graphs(records: Records) -> Records:
     )
     return replace(
         records,
-        series=CounterSeries.concat([records.series, CounterSeries.of(len(series), made)]),
+        series=CounterSeries.concat(
+            [records.series, CounterSeries.of(len(series), columns_of_series)]
+        ),
         samples=CounterSamples.concat([records.samples, *samples]),
-        omissions=(*records.omissions, *([told] if absent else [])),
+        omissions=(*records.omissions, *([omission] if absent else [])),
     )
 
 
 def _tasks_by_graph(records: Records, graphs: Int64) -> Iterator[tuple[int, Rows]]:
-    """The tasks of each graph, by its row.
+    """Yield the tasks of each graph, by its row.
 
     A single graph may have another number than its tasks: then all are its own.
     """
@@ -383,7 +392,7 @@ def _tasks_by_graph(records: Records, graphs: Int64) -> Iterator[tuple[int, Rows
 
 
 def _nodes_of_tasks(records: Records, tasks: Rows, use: MemoryUse, nodes: Rows) -> Int64:
-    """The node that has the name of each task, -1 where none has; (k,) for k tasks."""
+    """Return the node with the name of each task, -1 for none; (k,) for k tasks."""
     pool, strings = records.profiler_tables.strings, records.strings
     node_of_name = {
         without_scope(pool[code]): node

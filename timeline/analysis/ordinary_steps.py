@@ -1,4 +1,4 @@
-"""The steps that a run can be judged by: neither warm-up nor cut off."""
+"""Ordinary steps, by which a run can be judged: neither warm-up nor cut off."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from timeline.columns.group_by import group_by
 from timeline.records.not_given import NO_GRAPH
 
 WARM_UP = 1.5
-"""The first step warms up where it takes so many times as long as the median of the others."""
+"""The first step is warm-up if it takes more than this many times the median of the others."""
 LEAST_ORDINARY = 3
-"""With fewer, every step with device tasks is as good as another."""
+"""With fewer ordinary steps, all steps with device tasks count."""
 
 
 def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tuple[Bool, ...]:
-    """For each rank, which of its selected steps are ordinary, (steps,) each.
+    """Return a mask of the ordinary steps of each rank among its selected ones, (steps,) each.
 
-    A step is ordinary if it has device tasks, and on no rank is a first one of its graph that warms
-    up, or cut by the edge of the recording (or by a window). With fewer than LEAST_ORDINARY such,
-    all steps with device tasks are. Where no rank has any device task, communication ops stand for
-    them.
+    A step is ordinary if it has device tasks, and on no rank is a warm-up step (the first of its
+    graph) or cut by the edge of the recording or by a window. With fewer than LEAST_ORDINARY such
+    steps, all steps with device tasks are. If no rank has any device task, communication ops are
+    used instead.
 
-    with_first: whether a first step that does not warm up is ordinary. Of two runs that are
-    compared, one may warm up.
+    with_first: whether a first step that does not warm up is ordinary. Of two compared runs, one
+    may warm up.
     """
     measured = np.concatenate([np.zeros(0, np.bool_), *measured_steps(ranks)])
     if not measured.any():
@@ -44,7 +44,7 @@ def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tu
 
 
 def _warms_up(rank: RankFacts) -> Bool:
-    """Return which steps (n,) are the first of their graph and take much longer than the others."""
+    """Return a mask of first steps of their graph that take much longer than the others, (n,)."""
     steps, period_ns = rank.recorded, rank.step_totals.period_ns
     others_ns = period_ns[~steps.first & (rank.step_totals.span_ns > 0)]
     if not len(others_ns):
@@ -54,10 +54,10 @@ def _warms_up(rank: RankFacts) -> Bool:
 
 
 def measured_steps(ranks: Sequence[RankFacts]) -> tuple[Bool, ...]:
-    """For each rank, which of its selected steps have device tasks, (steps,) each.
+    """Return a mask of the steps of each rank with device tasks, (steps,) each.
 
-    So does a step of which a table says that it computes. Where no rank has any device task,
-    communication ops stand for them.
+    A step with computing time in a table counts too. If no rank has any device task, communication
+    ops are used instead.
     """
     computing = [(rank.recorded.tasks > 0) | (rank.step_totals.computing_ns > 0) for rank in ranks]
     if any(steps.any() for steps in computing):
@@ -66,17 +66,17 @@ def measured_steps(ranks: Sequence[RankFacts]) -> tuple[Bool, ...]:
 
 
 def _in_measured_rank(ranks: Sequence[RankFacts], measured: Bool) -> Bool:
-    """Which steps are of ranks that have any measured one: others tell nothing of any step."""
+    """Return a mask of steps on ranks with any measured step; other ranks do not count."""
     lengths = [len(rank.steps) for rank in ranks]
     parts = np.split(measured, np.cumsum(lengths)[:-1])
     return np.repeat([bool(part.any()) for part in parts], lengths)
 
 
 def number_steps(ranks: Sequence[RankFacts]) -> Int64:
-    """A number for each step of each rank, the same on all ranks; (all steps,), rank by rank.
+    """Return a number for each step, shared by all ranks; (all steps,), rank by rank.
 
-    Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
-    several graphs.
+    Ranks number their graphs independently, so a step is matched by its number alone unless a rank
+    has several graphs.
     """
     graph = np.concatenate([rank.steps.graph for rank in ranks])
     rank = np.repeat(np.arange(len(ranks)), [len(rank.steps) for rank in ranks])
@@ -87,13 +87,13 @@ def number_steps(ranks: Sequence[RankFacts]) -> Int64:
 
 
 def has_several_graphs(rank: Int64, graph: Int64) -> bool:
-    """Whether any rank has several, from the rank and graph of each row."""
+    """Return whether any rank has several graphs, from the rank and graph of each row."""
     pairs, _ = distinct_pairs(rank, graph)
     return len(pairs) > len(distinct(rank))
 
 
 def longest_periods_ns(ranks: Sequence[RankFacts], chosen: Sequence[Bool]) -> Int64:
-    """Return how long each chosen step takes on the rank where it is longest, in order of number.
+    """Return the longest period over ranks of each chosen step, in order of number.
 
     Args:
         chosen: for each rank a mask of its steps.

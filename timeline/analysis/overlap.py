@@ -1,4 +1,4 @@
-"""How device time was spent: computing, communicating, both, copying, or free."""
+"""Use of device time: computing, communicating, both, copying, or free."""
 
 from __future__ import annotations
 
@@ -24,14 +24,15 @@ from timeline.records.tables import Records, Spans, Tasks
 
 @dataclass(frozen=True)
 class Overlap:
-    """How one stretch of device time was spent.
+    """Use of one interval of device time.
 
     computing is the union of compute tasks, communication that of communication ops (or of their
-    HCCL tasks), and not_overlapped is communication without computing. free is what neither covers
-    between the first start and the last end of both; by the outer rule of msprof also what lies
-    between those and the capture's other tasks, before_ns and after_ns (None where the rule is not
-    told). It equals msprof's Overlap Analysis, step_trace_time.csv and StepTraceTime. copies is
-    the part of the gaps in which memory is copied or filled, and idle the rest of the gaps.
+    HCCL tasks), and not_overlapped is communication without computing. free is the time that
+    neither covers between the first start and the last end of both; by the outer rule of msprof
+    also the time between those and the capture's other tasks, before_ns and after_ns (None if the
+    rule is unknown). It equals msprof's Overlap Analysis, step_trace_time.csv and StepTraceTime.
+    copies is the part of the gaps in which memory is copied or filled, and idle the rest of the
+    gaps.
 
     computing + not_overlapped + free == span, and free == copies + idle + before + after, always.
     """
@@ -56,10 +57,10 @@ class Overlap:
         gaps: IntervalSet,
         rule: FreeRule,
     ) -> Overlap:
-        """The overlap of stretches of time that computing or communication begin and end.
+        """Return the overlap of intervals that begin and end with computing or communication.
 
-        copies: when memory is copied or filled, whatever else runs then. gaps: what neither
-        computing nor communication covers of the stretches.
+        copies: when memory is copied or filled, whatever else runs then. gaps: time within the
+        intervals without computing and communication.
         """
         idle = subtract(gaps, copies)
         before, after = _outside(stretches, rule)
@@ -79,13 +80,13 @@ class Overlap:
 
     @property
     def outside_ns(self) -> int | None:
-        """What is free before the first and after the last of computing and communication."""
+        """Return the free time before the first and after the last work, None if unknown."""
         if self.before_ns is None or self.after_ns is None:
             return None
         return self.before_ns + self.after_ns
 
     def totals_ns(self) -> dict[str, int]:
-        """The summed lengths that add up to the span, under the names of the report."""
+        """Return the total lengths, which add up to the span, under the names of the report."""
         return {
             "computing_ns": self.computing.total_ns,
             "communication_ns": self.communication.total_ns,
@@ -94,7 +95,7 @@ class Overlap:
         }
 
     def free_parts(self, *, tells_copies: bool = True) -> FreeParts:
-        """The summed lengths that add up to free; copies that are not told count as idle."""
+        """Return the total lengths that add up to free; unknown copies count as idle."""
         return FreeParts(
             self.copies.total_ns if tells_copies else None,
             self.outside_ns,
@@ -105,10 +106,10 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class FreeParts:
-    """What free time consists of; before_ns is the part of outside_ns before the first kernel.
+    """Parts of free time; before_ns is the part of outside_ns before the first kernel.
 
-    Those are None where nothing tells whether the profiler counts any time outside, and copies_ns
-    where copies are not among the tasks, so that idle_ns holds them.
+    Those are None if it is unknown whether the profiler counts time outside, and copies_ns if
+    copies are not among the tasks, so that idle_ns includes them.
     """
 
     copies_ns: int | None
@@ -118,12 +119,12 @@ class FreeParts:
 
 
 class OverlapTotals(ColumnTable):
-    """One row per step: how the device spent the period of the step.
+    """Use of the device in the period of each step, one row per step.
 
-    known: whether the device computes or communicates in it at all. start_ns: when it begins to,
-    NO_TIME where it never does; span_ns: from then until it last does so; period_ns: of all of the
-    step. The other columns are parts of the span: computing_ns + not_overlapped_ns + free_ns ==
-    span_ns, and free_ns == copies_ns + idle_ns.
+    known: whether the device computes or communicates in it at all. start_ns: first such work,
+    NO_TIME for none; span_ns: from then to the last such work; period_ns: length of the period. The
+    other columns are parts of the span: computing_ns + not_overlapped_ns + free_ns == span_ns, and
+    free_ns == copies_ns + idle_ns.
     """
 
     known: Bool = column(np.bool_)
@@ -139,7 +140,7 @@ class OverlapTotals(ColumnTable):
 
 
 def communication_spans(records: Records, membership: Membership) -> tuple[Spans, Rows]:
-    """Return what counts as communication by the rule of the writer, and the step of each row."""
+    """Return the rows that count as communication by the writer's rule, and the step of each."""
     if records.communication_rule.of_tasks:
         return records.planes, membership.planes
     return records.ops, membership.ops
@@ -153,7 +154,7 @@ def measure_overlap(
 ) -> Overlap:
     """Return the overlap of all tasks and communication ops.
 
-    unrecorded: when the device did what is not recorded, which is free for nothing that is.
+    unrecorded: when the device did work that is not recorded; this does not count as free.
     """
     computing = union(tasks.start_ns[tasks.compute], tasks.end_ns[tasks.compute])
     communicating = union(communication.start_ns, communication.end_ns)
@@ -176,9 +177,9 @@ def measure_overlap(
 def overlap_within(overlap: Overlap, periods: IntervalSet, *, edges: bool) -> Overlap:
     """Return the part of an overlap that lies in some periods.
 
-    Time between them counts for nothing.
+    Time between them is not counted.
 
-    edges: whether what is free before and after the work in a period counts too.
+    edges: whether free time before and after the work in a period counts too.
     """
     computing, communication = (
         intersect(part, periods) for part in (overlap.computing, overlap.communication)
@@ -192,7 +193,7 @@ def overlap_within(overlap: Overlap, periods: IntervalSet, *, edges: bool) -> Ov
 
 
 def totals_by_period(overlap: Overlap, start_ns: Int64, end_ns: Int64) -> OverlapTotals:
-    """Return how the device spent each of some periods (n,), which share no time."""
+    """Return the use of the device in each of some disjoint periods (n,)."""
     busy = union_of_sets(overlap.computing, overlap.communication)
     from_ns, until_ns = reach(busy, start_ns, end_ns)
     computing_ns, communication_ns, not_overlapped_ns, copies_ns = (
@@ -221,9 +222,9 @@ def totals_by_period(overlap: Overlap, start_ns: Int64, end_ns: Int64) -> Overla
 
 
 def reach(busy: IntervalSet, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
-    """Return from when until when the device is busy in each period (n,); its start twice if never.
+    """Return from when to when the device is busy in each period (n,); its start twice if never.
 
-    What is busy before a period, or after it, is cut off at its edge.
+    Busy time outside a period is cut off at its edge.
     """
     if not len(busy):
         return start_ns, start_ns
@@ -238,9 +239,9 @@ def reach(busy: IntervalSet, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int
 def overlap_by_launch(
     tasks: Tasks, task_step: Rows, communication: Spans, op_step: Rows, count: int
 ) -> list[dict[str, int]]:
-    """Return the totals of the work of each of `count` steps, by the rule of msprof and torch_npu.
+    """Return the totals of each of `count` steps by the rule of msprof and torch_npu.
 
-    They count for a step what was launched in it, from the first start to the last end, so that
+    They assign work to the step in which it was launched, from the first start to the last end, so
     time in which two steps overlap on the device counts twice.
 
     Args:
@@ -256,7 +257,7 @@ def overlap_by_launch(
 
 
 def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, IntervalSet]:
-    """What the rule adds before and after."""
+    """Return the time that the rule adds before and after."""
     span = stretches.span_ns
     start_ns, end_ns = span or (0, 0)
     before_ns = start_ns if span is None or rule.start_ns is None else rule.start_ns
@@ -265,5 +266,5 @@ def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, Inter
 
 
 def _interval(start_ns: int, end_ns: int) -> IntervalSet:
-    """One interval, or none where it ends before it starts."""
+    """Return one interval, or none if it ends before it starts."""
     return union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))

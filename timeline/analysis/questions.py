@@ -1,4 +1,4 @@
-"""What is asked of ranks beyond what is always told of them."""
+"""Questions to ranks beyond the facts that are always collected."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ if TYPE_CHECKING:
     from timeline.analysis.work.framework_sums import OperatorRules
 
 EVERY_ROW = 1 << 62
-"""More rows than any rank has, of whatever is told one by one."""
+"""A limit above the number of rows of any rank."""
 CAUSE_LAYERS = HOST_LAYERS | {Layer.COMMUNICATION, Layer.ARROWS}
-"""Whose records tell why a device waits and idles."""
+"""Layers whose records show why a device waits and idles."""
 
 
 @dataclass(frozen=True)
 class Questions:
-    """What facts of ranks are to tell beyond what they always do; each answer takes time or memory.
+    """Requests for facts of ranks beyond those always collected; each takes time or memory.
 
-    causes: why devices wait and idle, whose work they do, what determined each step, and what to
-    mend first. named_operators: how many operators of a rank are told apart by
-    name, the others by type. operator_steps: how long types of operators ran in each step; where
-    the profiler tells it, it is told anyway. every_run: each operator and its shapes in each step,
-    however many. every_task, every_call: the device tasks and the host calls themselves.
-    most_allocations: how many allocations of memory are told one by one; 0 to tell nothing of them.
-    most_lengths: what only a comparison shows, with each single length of up to so many operators;
-    0 to tell nothing of that. framework: how operators of the framework are told apart, where it is
-    asked what they launched; that is of host calls, so of causes.
+    causes: why devices wait and idle, launchers of their work, critical path of each step, and what
+    to mend first. named_operators: number of operators of a rank listed by name, the others by
+    type. operator_steps: time of operator types in each step; reported anyway if the profiler has
+    it. every_run: each operator and its shapes in each step, without limit. every_task, every_call:
+    single device tasks and host calls. most_allocations: maximum number of allocations listed one
+    by one; 0 to report none. most_lengths: data for a comparison, with single durations of at most
+    this many runs of operators; 0 for none. framework: rules for splitting framework operators, if
+    their launches are requested; requires host calls, so causes.
     """
 
     causes: bool = False
@@ -43,21 +42,21 @@ class Questions:
 
     @property
     def compare(self) -> bool:
-        """Whether a comparison asks."""
+        """Return whether facts for a comparison are requested."""
         return self.most_lengths > 0
 
     @property
     def allocations(self) -> bool:
-        """Whether anything of allocations is asked."""
+        """Return whether allocations are requested."""
         return self.most_allocations > 0
 
     @property
     def names(self) -> bool:
-        """Whether the answers name operators."""
+        """Return whether the answers name operators."""
         return self.named_operators > 0 or self.every_run or self.every_task
 
     @property
     def layers(self) -> frozenset[Layer]:
-        """The layers whose records the answers are found in, drawn or not."""
+        """Return the layers whose records are needed for the answers, drawn or not."""
         layers = CAUSE_LAYERS if self.causes else frozenset[Layer]()
         return layers | {Layer.COUNTERS} if self.allocations else layers

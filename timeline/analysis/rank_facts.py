@@ -1,4 +1,4 @@
-"""What the whole must know of one rank without its records."""
+"""Facts of one rank that are needed across ranks, without its records."""
 
 from __future__ import annotations
 
@@ -54,14 +54,14 @@ if TYPE_CHECKING:
 
 
 def holds_any(records: Records, layer: LayerSpec) -> bool:
-    """Whether there is a record that the layer draws; one that draws no records needs none."""
+    """Return whether any record is drawn by the layer; True for a layer that draws no records."""
     if layer.option is Layer.CANN:  # host calls of all layers are in one table
         return any(map(records.holds_layer, RUNTIME_LAYERS))
     return not layer.tables or any(len(getattr(records, table)) for table in layer.tables)
 
 
 def _lacking(records: Records) -> frozenset[Layer]:
-    """The expected layers of which there is not one record."""
+    """Return the expected layers without a single record."""
     return frozenset(
         layer.option
         for layer in LAYERS
@@ -71,42 +71,42 @@ def _lacking(records: Records) -> frozenset[Layer]:
 
 @dataclass(frozen=True, slots=True)
 class ProfileFacts:
-    """What a profile of one rank holds, whatever is selected of it."""
+    """Contents of a profile of one rank, independent of the selection."""
 
     rank: int
     monotonic: bool
-    """Whether its clock counts from the start of its host."""
+    """True if its clock counts from the start of its host."""
     graphs: frozenset[int]
     steps: frozenset[int]
     lacks: frozenset[Layer]
-    """Layers that are expected (`LayerSpec.missing`), and of which there is not one record."""
+    """Expected layers (`LayerSpec.missing`) without a single record."""
     omissions: tuple[Omission, ...]
     warnings: tuple[str, ...]
     free_rule: FreeRule
     communication_rule: CommunicationRule
     unused: tuple[UnusedFile, ...] = ()
     host_offset_ns: int = 0
-    """What its host times were moved by, on to the clock of its device."""
+    """Shift of its host times onto the clock of its device."""
     host_layers: frozenset[str] = frozenset()
-    """Whose calls on the host were read, such as CANN."""
+    """Layers with host calls, such as CANN."""
     timed: bool = True
-    """Whether anything that was read has a time, so that there is something to draw."""
+    """True if any record has a time, so that there is something to draw."""
     tables_only: bool = False
-    """Whether it is nothing but small tables and what lies beside them; see `Records`."""
+    """True if it consists of small tables and the files beside them; see `Records`."""
     notes: tuple[str, ...] = ()
-    """What its reader assumed or left out that changes what the figures are about."""
+    """Assumptions and omissions of its reader that affect the figures."""
     untimed_steps: bool = False
-    """Whether its steps have no times of their own; see `Records`."""
+    """True if its steps have no times of their own; see `Records`."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankFacts:
-    """What is known of what is selected of one rank.
+    """Facts of the selection of one rank.
 
     steps, step_totals, step_waits, device_start_ns, device_end_ns and step_rows have a row per
-    selected step: when the device works in its period (NO_TIME for never), and the number of its
-    device records. span_ns is the first start and last end on the device, None without any;
-    host_span_ns that of steps and calls of the host.
+    selected step: the interval in which the device works in its period (NO_TIME for never), and the
+    number of its device records. span_ns is the first start and last end on the device, None
+    without any; host_span_ns that of steps and calls of the host.
     """
 
     profile: ProfileFacts
@@ -117,7 +117,7 @@ class RankFacts:
     device_end_ns: Int64
     step_rows: Int64
     other_rows: int
-    """Host events and counter samples."""
+    """Number of host events and counter samples."""
     overlap_ns: Mapping[str, int]
     free_parts: FreeParts
     graphs: frozenset[int]
@@ -132,57 +132,60 @@ class RankFacts:
     links: RankLinks
     checks: RankChecks = field(default_factory=RankChecks)
     missing: Omission | None = None
-    """The detail that is left out to keep a limit."""
+    """Detail that is left out to keep a limit."""
     recorded: RecordedSteps = field(default_factory=RecordedSteps.empty)
-    """A row per selected step: what the recording holds of it."""
+    """Extent of the recording in each selected step, one row each."""
     exposed: IntervalSet = field(default_factory=lambda: union(*np.zeros((2, 0), np.int64)))
-    """When its communication ran and nothing computed."""
+    """Intervals in which communication ran and nothing computed."""
     idle: IdleTimes | None = None
-    """Why it idles, None where that was not asked."""
+    """Idle time by cause, None if not requested."""
     path: RankPath = field(default_factory=RankPath)
-    """What can lie on the critical path, where causes are asked for, until that is known."""
+    """Items that can lie on the critical path, if causes are requested, until the path is known."""
     replay: Recording = field(default_factory=Recording)
-    """What its run can be played again with, where causes are asked for."""
+    """Recording to replay its run, if causes are requested."""
     work: RankWork = field(default_factory=RankWork)
-    """What it computes in a step, where causes are asked for."""
+    """Work in a step, if causes are requested."""
     launchers: LauncherFigures = field(default_factory=LauncherFigures)
-    """Whose work its device does, where causes are asked for."""
+    """Origins of its device work, if causes are requested."""
     task_sums: TaskSums = field(default_factory=TaskSums)
-    """What HCCL tasks and copies take, for a comparison."""
+    """Time of HCCL tasks and copies, for a comparison."""
     memory: MemoryPeaks = field(default_factory=MemoryPeaks)
-    """How much memory it held at most, for a comparison that reads counters."""
+    """Peak memory, for a comparison that reads counters."""
     ordinary: RankFacts | None = None
-    """For a comparison, the same of the ordinary steps alone, as far as the rank tells which those
-    are; None where they are all. Its collectives are those of the rank, of which others are
-    selected."""
+    """The same facts of the ordinary steps alone, for a comparison.
+
+    None if all steps are ordinary or the rank does not show which ones are. The collectives are
+    those of the rank, with a different selection.
+    """
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
-    """What of the small tables beside the capture is selected."""
+    """Selected rows of the small tables beside the capture."""
     framework: FrameworkSums | None = None
-    """What operators and modules of the framework launched and allocated, for a comparison that
-    asks for causes; None for any other."""
+    """Device time and memory of the framework's operators and modules, for a comparison with
+    causes; else None.
+    """
     allocated: AllocatedMemory = field(default_factory=AllocatedMemory)
-    """What operators of the framework allocated and when most was held, where that is asked for."""
+    """Allocations of the framework's operators and peak memory, if requested."""
     operator_steps: OperatorSteps = field(default_factory=OperatorSteps)
-    """What runs in each step; nothing where only ordinary steps are compared."""
+    """Runs in each step; empty if only ordinary steps are compared."""
 
     class_times: ClassTimes | None = None
-    """How often and how long each class of work ran, for a comparison; None without one."""
+    """Number and duration of tasks of each class of work, for a comparison; else None."""
     step_trace: StepTrace = field(default_factory=StepTrace.empty)
-    """A row per selected step: what it consists of."""
+    """Components of each selected step, one row each."""
     not_recorded: frozenset[str] = frozenset()
-    """Parts of device time, by their names in the report, that nothing records."""
+    """Parts of device time that are not recorded, by their names in the report."""
     single: SingleRecords = field(default_factory=SingleRecords)
-    """Its tasks and host calls one by one, where they are asked for."""
+    """Its tasks and host calls one by one, if requested."""
     host_span_ns: tuple[int, int] | None = None
 
     @property
     def rank(self) -> int:
-        """The rank."""
+        """Return the global rank."""
         return self.profile.rank
 
     @property
     def steps_on_device_ns(self) -> tuple[Int64, Int64]:
-        """When each step began and ended (n,): on its host where no device work of it is known."""
+        """Return start and end of each step (n,): on the host if no device work of it is known."""
         steps = self.steps
         on_device = steps.host & (self.device_start_ns != NO_TIME)
         return (
@@ -191,7 +194,7 @@ class RankFacts:
         )
 
     def moved(self, move: ClockMove) -> RankFacts:
-        """The facts, moved to another clock; what was summed stays."""
+        """Return the facts on another clock; sums stay unchanged."""
         if move.still:
             return self
         start_ns, end_ns = self.device_start_ns, self.device_end_ns
@@ -218,7 +221,7 @@ def _moved(span_ns: tuple[int, int] | None, move: ClockMove) -> tuple[int, int] 
 
 
 def collect_profile_facts(records: Records) -> ProfileFacts:
-    """What all records of a rank tell."""
+    """Return the facts of all records of a rank."""
     return ProfileFacts(
         records.rank,
         is_monotonic(records),
@@ -250,7 +253,7 @@ def collect_facts(
     *,
     windowed: bool = False,
 ) -> RankFacts:
-    """What the selected records of a rank tell.
+    """Return the facts of the selected records of a rank.
 
     windowed: whether a window cuts through the selection.
     """
@@ -268,15 +271,15 @@ def collect_facts(
         else None,
     )
     overlap_ns = selected.overlap.totals_ns()
-    if not records.tells_free:  # nobody is told this part, but the parts are the span
+    if not records.tells_free:  # not reported, but the parts add up to the span
         busy_ns = overlap_ns["computing_ns"] + overlap_ns["not_overlapped_ns"]
         overlap_ns["free_ns"] = selected.overlap.span_ns - busy_ns
-    communication, its_step = communication_spans(records, membership)
+    communication, communication_step = communication_spans(records, membership)
     totals = selected.step_totals
     measured = Measured(
         selected.overlap,
         records.steps,
-        overlap_by_launch(records.tasks, membership.tasks, communication, its_step, count)
+        overlap_by_launch(records.tasks, membership.tasks, communication, communication_step, count)
         if len(records.vendor)
         else [],
         operators.times,

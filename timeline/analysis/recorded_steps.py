@@ -1,4 +1,4 @@
-"""The steps of a recording: their periods, their device records, and whether all are there."""
+"""Recorded steps: their periods, their device records, and whether all are present."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Steps
 
 WHOLE = 0.95
-"""The last step of a graph was cut when it has a smaller share of the device records that steps
-before it have: tasks of one graph vary less than what is missing where a recording ends."""
+"""Minimum share of device records, relative to previous steps, for the last step of a graph to be
+complete; tasks of one graph vary less than the loss at the end of a recording.
+"""
 
 
 class RecordedSteps(ColumnTable):
-    """One row per step.
+    """Extent of the recording of steps, one row per step.
 
-    begin_ns, end_ns: its period, see `step_periods`. tasks, ops: how many device tasks and
-    communication ops it has. first: whether it is the first of its graph with device records in the
-    whole recording, selected or not. cut: whether the end of the recording, or a window, leaves out
-    a part of its device records.
+    begin_ns, end_ns: its period, see `step_periods`. tasks, ops: number of device tasks and
+    communication ops. first: whether it is the first of its graph with device records in the whole
+    recording, selected or not. cut: whether the end of the recording, or a window, leaves out a
+    part of its device records.
     """
 
     begin_ns: Int64 = column(np.int64)
@@ -35,7 +36,7 @@ class RecordedSteps(ColumnTable):
     cut: Bool = column(np.bool_)
 
     def on_device(self, membership: Membership) -> tuple[Int64, Int64]:
-        """Return when the device works on what each step launched, in its period alone.
+        """Return when the device works on the launches of each step, within its period.
 
         NO_TIME for a step without device work.
         """
@@ -49,7 +50,7 @@ class RecordedSteps(ColumnTable):
     def within(
         self, rows: Rows | Bool, membership: Membership, start_ns: int, end_ns: int
     ) -> RecordedSteps:
-        """Return some of the steps, of which the window [start_ns, end_ns) leaves `membership`."""
+        """Return some steps within a window [start_ns, end_ns), given what remains of them."""
         kept = self.take(rows)
         tasks, ops = _counted(membership, len(kept))
         less = (tasks < kept.tasks) | (ops < kept.ops)
@@ -64,7 +65,7 @@ class RecordedSteps(ColumnTable):
 
 
 def recorded_steps(steps: Steps, membership: Membership) -> RecordedSteps:
-    """Return what the whole recording of a rank holds of its steps, in order of their start."""
+    """Return the extent of each step in the whole recording of a rank, in order of start."""
     tasks, ops = _counted(membership, len(steps))
     first, cut = np.zeros((2, len(steps)), np.bool_)
     is_there = tasks > 0 if tasks.any() else ops > 0
@@ -77,12 +78,12 @@ def recorded_steps(steps: Steps, membership: Membership) -> RecordedSteps:
 
 
 def step_periods(steps: Steps, membership: Membership) -> tuple[Int64, Int64]:
-    """Return when the period of each step begins and ends: together they are the recording.
+    """Return begin and end of the period of each step: together they cover the recording.
 
-    A step ends with its mark, or with the last device work that was launched in it if that is
-    later, and begins where the step before ended; the first one begins with its mark or its device
-    work. So a stall before a step is part of it, and steps that overlap on the device share no
-    time: b(k) = max(b(k-1), end of mark k, end of the device work of step k).
+    A step ends with its mark, or with the last device work launched in it if that is later, and
+    begins where the previous step ended; the first one begins with its mark or its device work. So
+    a stall before a step is part of it, and steps that overlap on the device share no time: b(k) =
+    max(b(k-1), end of mark k, end of the device work of step k).
     """
     start_ns, end_ns = steps.start_ns, steps.end_ns
     known = membership.device_start_ns != NO_TIME
@@ -97,7 +98,7 @@ def step_periods(steps: Steps, membership: Membership) -> tuple[Int64, Int64]:
 
 
 def _counted(membership: Membership, count: int) -> tuple[Int64, Int64]:
-    """Return how many device tasks and communication ops each step has."""
+    """Return the number of device tasks and communication ops of each step."""
     tasks, ops = (
         np.bincount(step[step >= 0], minlength=count).astype(np.int64)
         for step in (membership.tasks, membership.ops)

@@ -1,4 +1,4 @@
-"""The intervals of the scopes in names of tasks, level by level."""
+"""Intervals of the scopes in task names, level by level."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class Scopes:
 
 
 def find_scopes(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPool) -> Scopes:
-    """The scopes of one stream's tasks.
+    """Find the scopes of one stream's tasks.
 
     A name a/b/op lies in the scopes a and a/b. Tasks are taken in order of start; each closes the
-    scopes it has not in common with the one before and opens its own. A scope runs from the first
-    start to the last end of its consecutive tasks; tasks that run at the same time all count.
+    scopes that it does not share with the previous task and opens its own. A scope lasts from the
+    first start to the last end of its consecutive tasks; overlapping tasks all count.
 
-    An end is noted at the innermost scope, and passed on outwards when that closes: with as many
-    levels as tasks to note it at each would take the square of their number.
+    An end is recorded at the innermost scope, and passed outwards when that closes: recording it at
+    every level would take quadratic time if there are as many levels as tasks.
     """
     order = np.argsort(start_ns, kind="stable")
     paths = {code: tuple(strings[code].split("/")[:-1]) for code in distinct(names).tolist()}
@@ -64,7 +64,7 @@ def find_scopes(start_ns: Int64, end_ns: Int64, names: Codes, strings: StringPoo
 
 
 def _close(open_scopes: list[int], levels: int, ends: list[int]) -> None:
-    """Close the scopes below so many levels; what is around each ends no earlier than it."""
+    """Close the scopes below `levels`; the enclosing scope ends no earlier."""
     while len(open_scopes) > levels:
         closed = open_scopes.pop()
         if open_scopes:

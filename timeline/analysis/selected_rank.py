@@ -1,4 +1,4 @@
-"""What is selected of one rank: its cut records, their overlap, and which of them are drawn."""
+"""Selection of one rank: its cut records, their overlap, and the records that are drawn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from timeline.selection import Selection
 
 @dataclass(frozen=True)
 class DrawOptions:
-    """How one rank is drawn."""
+    """Options for drawing one rank."""
 
     layers: frozenset[Layer]
     merge_graphs: bool = True
@@ -35,7 +35,7 @@ class DrawOptions:
 
 @dataclass(frozen=True)
 class Missing:
-    """A stretch of one rank whose detail is not drawn: when, which steps, and how many records."""
+    """Interval of one rank without drawn detail: its time, steps, and numbers of records."""
 
     start_ns: int
     end_ns: int
@@ -47,11 +47,11 @@ class Missing:
 
 @dataclass(frozen=True)
 class SelectedRank:
-    """What is selected of one rank: the records, and the sums over them.
+    """Selection of one rank: the records, and the sums over them.
 
     cut is the whole selection, whose steps and overlap are always drawn; detail holds the records
-    that are drawn one by one, all of them but what `missing` says. overlap is that of the
-    whole selection; step_totals has a row per step.
+    drawn one by one, all except those in `missing`. overlap is that of the whole selection;
+    step_totals has a row per step.
     """
 
     cut: Cut
@@ -60,16 +60,16 @@ class SelectedRank:
     detail: Records
     missing: tuple[Missing, ...] = ()
     idle: RankIdle | None = None
-    """Why it idles, None where that was not asked."""
+    """Idle time by cause, None if not requested."""
 
     @property
     def records(self) -> Records:
-        """The records of the whole selection."""
+        """Return the records of the whole selection."""
         return self.cut.records
 
 
 def drawn_records(records: Records, drawn: frozenset[Layer]) -> Records:
-    """Records without host calls, arrows and samples, unless a layer that is drawn needs them."""
+    """Return records without host calls, arrows and samples, unless a drawn layer needs them."""
     records = drop_early_arrows(records)
     needed = drawn & (HOST_LAYERS | {Layer.ARROWS})
     return replace(
@@ -82,7 +82,7 @@ def drawn_records(records: Records, drawn: frozenset[Layer]) -> Records:
 
 
 def omissions_of_drawn(records: Records, drawn: frozenset[Layer]) -> tuple[Omission, ...]:
-    """What is left out of layers that are drawn, and of what counts whatever is drawn."""
+    """Return the omissions of drawn layers, and those that count whatever is drawn."""
     if records.communication_rule.of_tasks:
         drawn |= {Layer.COMMUNICATION}
     return tuple(
@@ -91,14 +91,14 @@ def omissions_of_drawn(records: Records, drawn: frozenset[Layer]) -> tuple[Omiss
 
 
 LIMIT_REASON = "the size limit left no room for them"
-"""Why other detail is left out."""
+"""Reason for other detail being left out."""
 
 
 @dataclass(frozen=True)
 class ChosenDetail:
-    """Whose detail is drawn of each rank: that of some steps, else of a part of the time.
+    """Detail to draw of each rank: that of some steps, or of a time window.
 
-    left_out: the steps whose detail is not; window_ns: [start, end) where there are no steps.
+    left_out: steps without detail; window_ns: [start, end) if there are no steps.
     """
 
     steps: frozenset[int] = frozenset()
@@ -106,7 +106,7 @@ class ChosenDetail:
     window_ns: tuple[int, int] | None = None
 
     def moved_back(self, move: ClockMove) -> ChosenDetail:
-        """The same, moved back to the clock that times were moved from."""
+        """Return the choice on the clock before a move."""
         if self.window_ns is None:
             return self
         start_ns, end_ns = self.window_ns
@@ -114,7 +114,7 @@ class ChosenDetail:
 
 
 def with_chosen_detail(selected: SelectedRank, chosen: ChosenDetail) -> SelectedRank:
-    """What is selected of a rank, with the detail of nothing but what was chosen."""
+    """Return the selection of a rank with only the chosen detail."""
     full = selected.records
     if chosen.window_ns is not None:
         if chosen.window_ns[0] < chosen.window_ns[1]:
@@ -134,7 +134,7 @@ def with_chosen_detail(selected: SelectedRank, chosen: ChosenDetail) -> Selected
 def _missing(
     selected: SelectedRank, detail: Records, span: tuple[int, int], chosen: ChosenDetail
 ) -> tuple[Missing, ...]:
-    """The stretches of time whose detail is not drawn, in order."""
+    """Return the intervals without drawn detail, in order."""
     full = selected.records
     if chosen.window_ns is not None:
         starts_ns = np.array([min(max(chosen.window_ns[1], span[0]), span[1])])
@@ -150,15 +150,24 @@ def _missing(
         )
     )
     return tuple(
-        Missing(int(start_ns), int(end_ns), its, int(tasks[row]), int(planes[row]), int(host[row]))
-        for row, (start_ns, end_ns, its) in enumerate(zip(starts_ns, ends_ns, steps, strict=True))
+        Missing(
+            int(start_ns),
+            int(end_ns),
+            missing_steps,
+            int(tasks[row]),
+            int(planes[row]),
+            int(host[row]),
+        )
+        for row, (start_ns, end_ns, missing_steps) in enumerate(
+            zip(starts_ns, ends_ns, steps, strict=True)
+        )
     )
 
 
 def _stretches(
     selected: SelectedRank, span: tuple[int, int], chosen: ChosenDetail
 ) -> tuple[Int64, Int64, list[tuple[int, ...]]]:
-    """Where tasks and ops follow each other that are of no chosen step, and of which steps."""
+    """Return the intervals of tasks and ops outside the chosen steps, and their steps."""
     records, membership = selected.records, selected.cut.membership
     steps = records.steps.iteration
     row = np.concatenate([membership.tasks, membership.ops])
@@ -166,7 +175,7 @@ def _stretches(
     end_ns = np.concatenate([records.tasks.end_ns, records.ops.end_ns])
     order = np.argsort(start_ns, kind="stable")
     row, start_ns, end_ns = row[order], start_ns[order], end_ns[order]
-    # Records of no step are left out too, and so is all of a rank that has no step.
+    # Records outside steps are left out too, including all records of a rank without steps.
     iteration = np.append(steps, -1)[row]
     left_out = ~np.isin(iteration, list(chosen.steps))
     if not left_out.any():
@@ -177,7 +186,7 @@ def _stretches(
     ends = np.array(
         [end_ns[begin : stop + 1].max() for begin, stop in zip(first, last, strict=True)]
     )
-    found = [
+    missing_steps = [
         tuple(
             step
             for step in distinct(iteration[begin : stop + 1]).tolist()
@@ -186,13 +195,13 @@ def _stretches(
         for begin, stop in zip(first, last, strict=True)
     ]
     starts = start_ns[first]
-    # Work of a chosen step may run beside it; the stretches are drawn in one row.
+    # Work of a chosen step may overlap; the intervals are drawn in one row.
     ends[:-1] = np.minimum(ends[:-1], starts[1:])
-    return starts, np.minimum(ends, span[1]), found
+    return starts, np.minimum(ends, span[1]), missing_steps
 
 
 def _count_left_out(starts_ns: Int64, whole_ns: Int64, drawn_ns: Int64) -> Int64:
-    """How many records are not drawn by the stretch in which, or after which, they begin."""
+    """Return the number of undrawn records by the interval in which, or after which, they begin."""
     counts = []
     for moments_ns in (whole_ns, drawn_ns):
         place = np.maximum(np.searchsorted(starts_ns, moments_ns, side="right") - 1, 0)
@@ -202,16 +211,16 @@ def _count_left_out(starts_ns: Int64, whole_ns: Int64, drawn_ns: Int64) -> Int64
 
 
 _DETAIL = ("tasks", "ops", "planes", "host", "samples")
-"""The tables whose rows the detail draws."""
+"""Tables whose rows the detail draws."""
 
 
 def count_detail_rows(records: Records) -> int:
-    """Return how many rows of records the detail draws."""
+    """Return the number of rows of records that the detail draws."""
     return sum(len(getattr(records, table)) for table in _DETAIL)
 
 
 def detail_omission(selected: SelectedRank) -> Omission | None:
-    """What was left out of the detail of a rank; None if nothing was."""
+    """Return the omission of a rank's detail; None if nothing was left out."""
     if not selected.missing:
         return None
     rows = count_detail_rows(selected.records) - count_detail_rows(selected.detail)

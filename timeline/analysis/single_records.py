@@ -1,4 +1,4 @@
-"""The device tasks and host calls of one rank, one by one, as far as they are asked for."""
+"""Single device tasks and host calls of one rank, as requested."""
 
 from __future__ import annotations
 
@@ -22,23 +22,22 @@ from timeline.records.tables import HostEvents, Records, Spans, Steps
 
 
 class TaskRole(enum.IntEnum):
-    """What a device task is to the sums of its rank."""
+    """Role of a device task in the sums of its rank."""
 
     OTHER = 0
-    """Neither of the following, such as waiting for an event."""
+    """None of the following, such as waiting for an event."""
     COMPUTING = 1
     COPY = 2
-    """It moves or fills memory outside of communication."""
+    """Moves or fills memory outside of communication."""
     COMMUNICATION = 3
-    """It is a part of a communication op."""
+    """Part of a communication op."""
 
 
 class SingleTasks(Spans):
-    """Device tasks, one row each, in order of start; what is not given is as in Tasks.
+    """Device tasks, one row each, in order of start; missing values are as in Tasks.
 
-    role: a TaskRole. step: NO_ID outside all. type: of one that computes as in OperatorTimes, of
-    others as told. call: the row of the rank's single calls that launched it, NO_ID where that is
-    not known.
+    role: a TaskRole. step: NO_ID outside all. type: for computing tasks as in OperatorTimes, for
+    others as recorded. call: row of the rank's single calls that launched it, NO_ID if unknown.
     """
 
     role: npt.NDArray[np.int8] = column(np.int8)
@@ -61,9 +60,9 @@ class SingleTasks(Spans):
 
 
 class SingleCalls(Spans):
-    """Host calls, one row each, in order of start; what is not given is as in HostEvents.
+    """Host calls, one row each, in order of start; missing values are as in HostEvents.
 
-    step: as told, else the step of the host in which it began; NO_ID outside all.
+    step: as recorded, else the step of the host in which it began; NO_ID outside all.
     """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
@@ -77,21 +76,21 @@ class SingleCalls(Spans):
 
 @dataclass(frozen=True, slots=True)
 class SingleRecords:
-    """The tasks and calls of one rank that were asked for; codes are positions in `strings`."""
+    """Requested tasks and calls of one rank; codes are positions in `strings`."""
 
     strings: tuple[str, ...] = ("",)
     tasks: SingleTasks = field(default_factory=SingleTasks.empty)
     calls: SingleCalls = field(default_factory=SingleCalls.empty)
 
     def moved(self, move: ClockMove) -> SingleRecords:
-        """The records, moved to another clock."""
+        """Return the records on another clock."""
         return replace(self, tasks=self.tasks.moved(move), calls=self.calls.moved(move))
 
 
 def single_records(part: Cut, asked: Questions) -> SingleRecords:
-    """The tasks and calls of a part of a rank, of whose tasks it is known what launched them."""
+    """Return the tasks and calls of a part of a rank, with known launchers."""
     strings = StringPool()
-    # Calls are numbered in the order in which they are told, by tasks too.
+    # Calls are numbered in the order in which they are listed.
     order = np.argsort(part.records.host.start_ns, kind="stable")
     tasks, calls = SingleTasks.empty(), SingleCalls.empty()
     if asked.every_task:
@@ -104,7 +103,7 @@ def single_records(part: Cut, asked: Questions) -> SingleRecords:
 
 
 def _tasks(part: Cut, strings: StringPool, call_numbers: Int64) -> SingleTasks:
-    """The tasks of a part; call_numbers: by row of the host events, and NO_ID at the end."""
+    """Return the tasks of a part; call_numbers: by row of the host events, and NO_ID at the end."""
     records = part.records
     order = np.argsort(records.tasks.start_ns, kind="stable")
     tasks, pool = records.tasks.take(order), records.strings
@@ -158,7 +157,7 @@ def _calls(records: Records, host: HostEvents, strings: StringPool) -> SingleCal
 
 
 def _steps_of(host: HostEvents, steps: Steps) -> Int64:
-    """The step of each call: as told, else that of the host in which it began."""
+    """Return the step of each call: as recorded, else the step of the host in which it began."""
     rows = np.flatnonzero(steps.host)
     at = open_at(host.start_ns, steps.start_ns[rows], steps.end_ns[rows])
     began = np.append(steps.iteration[rows], NO_ID)[at]

@@ -1,4 +1,4 @@
-"""Records put right: without invalid and repeated rows, on one clock of host and device."""
+"""Cleaning of records: without invalid and repeated rows, host and device on one clock."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ from timeline.records.tables import (
 )
 
 SORTED_ROWS = 1 << 20
-"""Rows that are sorted at a time."""
+"""Number of rows sorted at a time."""
 SAMPLED = 1 << 14
-"""Rows that tell how all are spread."""
+"""Number of rows sampled to estimate the distribution of all."""
 
 
 def repeated_rows(table: Spans) -> Bool:
-    """Rows that are equal to an earlier row in every column, and take time.
+    """Return a mask of rows with a duration that equal an earlier row in every column.
 
-    No context of a stream or plane, and no thread, does the same thing twice in one interval:
-    exports that overlap, and files that were put together twice, give such rows.
+    No context of a stream or plane, and no thread, does the same thing twice in one interval: such
+    rows come from exports that overlap, and from files that were merged twice.
     """
     repeated = np.zeros(len(table), np.bool_)
     rows = _with_equals(table.start_ns)
@@ -57,19 +57,19 @@ def repeated_rows(table: Spans) -> Bool:
 
 
 def _with_equals(values: Int64) -> Rows:
-    """The rows, ascending, whose value other rows have too; of many some are sorted at a time."""
+    """Return the rows, ascending, whose value occurs repeatedly; sorts large columns in parts."""
     before, after = values[:-1], values[1:]
     if all((after[chunk] >= before[chunk]).all() for chunk in chunks(len(after))):
         rows = rows_where(np.equal, after, before)
         return np.union1d(rows, rows + 1) if len(rows) else rows
-    found = [np.empty(0, np.intp)]
+    parts = [np.empty(0, np.intp)]
     for low, high in pairwise(_bounds(values)):
         rows = _rows_between(values, low, high)
         near = values[rows]
         order = np.argsort(near, kind="stable")
         same = near[order][1:] == near[order][:-1]
-        found.append(rows[order[np.append(same, False) | np.append(False, same)]])
-    return ascending(np.concatenate(found))
+        parts.append(rows[order[np.append(same, False) | np.append(False, same)]])
+    return ascending(np.concatenate(parts))
 
 
 def _rows_between(values: Int64, low: float, high: float) -> Rows:
@@ -77,7 +77,7 @@ def _rows_between(values: Int64, low: float, high: float) -> Rows:
 
 
 def _bounds(values: Int64) -> Iterator[int | float]:
-    """Values between which about SORTED_ROWS lie, from below all of them to above."""
+    """Yield bounds with about SORTED_ROWS values in between, from -inf to inf."""
     some = ascending(values[:: max(1, len(values) // SAMPLED)])
     yield -math.inf
     yield from np.unique(some[:: max(1, len(some) * SORTED_ROWS // len(values))])[1:].tolist()
@@ -85,18 +85,18 @@ def _bounds(values: Int64) -> Iterator[int | float]:
 
 
 MOST_TIMES = 1 << 20
-"""Times of a table that tell where its middle is."""
+"""Number of times of a table sampled to find its middle."""
 MOST_APART_NS = 10 * 366 * 86_400 * 10**9
 """Ten years: no clock of one capture is that wrong."""
 
 
 def drop_invalid_rows(records: Records) -> Records:
-    """Drop rows whose times make no sense, and count them; ids that stand for none become so.
+    """Drop and count rows with invalid times, and normalise ids that stand for none.
 
-    Those rows have no start, end before they start, or lie more than ten years from the others: a
-    damaged time puts them there, and they would leave nothing of the rest to see. Host events
-    do so where their clock counts from the start of the host in a profile that otherwise has wall
-    time, as MindSpore's CPU operators do. Rows that are there twice are dropped too.
+    Such rows have no start, end before they start, or lie more than ten years from the others
+    because of a damaged time, and would make the rest invisible. Host events do so if their clock
+    counts from the start of the host in a profile that otherwise has wall time, as MindSpore's CPU
+    operators do. Repeated rows are dropped too.
     """
     records = _with_normal_ids(records)
     omissions = list(records.omissions)
@@ -179,7 +179,7 @@ def drop_invalid_rows(records: Records) -> Records:
 
 
 def _unsound_marks(steps: Steps) -> Bool:
-    """Steps whose forward begins, or backward ends, outside of them or in the wrong order."""
+    """Return a mask of steps with forward or backward marks outside of them or out of order."""
     has_fp, has_bp = steps.fp_start_ns != NO_TIME, steps.bp_end_ns != NO_TIME
     unsound: Bool = (
         (has_fp & ((steps.fp_start_ns < steps.start_ns) | (steps.fp_start_ns > steps.end_ns)))
@@ -204,13 +204,13 @@ def _with_normal_ids(records: Records) -> Records:
 
 @dataclass(frozen=True)
 class _Middle:
-    """The middle of a profile in time, None where it has no records."""
+    """Middle of a profile in time, None without records."""
 
     time_ns: int | None
 
     @classmethod
     def of(cls, records: Records) -> _Middle:
-        """That of device records, else of host events."""
+        """Return the middle of device records, else of host events, else of samples."""
         device = [records.tasks.start_ns, records.ops.start_ns, records.steps.start_ns]
         for columns in (device, [records.host.start_ns], [records.samples.time_ns]):
             known = np.concatenate([_some_known(column) for column in columns])
@@ -219,7 +219,7 @@ class _Middle:
         return cls(None)
 
     def holds(self, times_ns: Int64) -> Bool:
-        """Which times are within ten years of it."""
+        """Return a mask of times within ten years of the middle."""
         if self.time_ns is None:
             return np.ones(len(times_ns), np.bool_)
         low, high = self.time_ns - MOST_APART_NS, self.time_ns + MOST_APART_NS
@@ -228,7 +228,7 @@ class _Middle:
 
 
 def _some_known(times_ns: Int64) -> Int64:
-    """Some of the times that are known, spread evenly; all of a table that is not very large."""
+    """Return some of the valid times, spread evenly; all in a table that is not very large."""
     each = max(1, len(times_ns) // MOST_TIMES)
     known = _known(times_ns[::each])
     return _known(times_ns) if each > 1 and not len(known) else known
@@ -245,24 +245,24 @@ EARLY_REASON = (
     "start, without an arrow"
 )
 MOST_EARLY = 100
-"""One launch in so many, and always one, may start before its call: it moves no clock."""
+"""One launch in this many, and always one, may start before its call without moving a clock."""
 
 
 def drop_backward_arrows(records: Records) -> Records:
-    """Leave out, and count, arrows to what began too long before the call to be launched by it."""
+    """Drop and count arrows to records that start too long before the call to be launched by it."""
     left = _without_arrows(records, MOST_HOST_OFFSET_NS)
     return _with_omission(left, BACKWARDS_REASON, len(records.flows) - len(left.flows))
 
 
 def fit_host_clock(records: Records) -> Records:
-    """Move host times back by as much as tasks start before their launch, by at most 1 ms.
+    """Move host times back by the amount that tasks start before their launch, at most 1 ms.
 
-    Host times are those of host events, the windows of host steps, and when something was launched;
-    times of the device stay. What starts earlier than that was not launched by the call. A single
-    odd record must not move all others, so of each kind of launch one percent, and always one, may
-    still start early: those count as launched when they start, and their arrows are not drawn.
+    Host times are those of host events, windows of host steps, and launches; device times stay.
+    Records that start even earlier were not launched by the call. A single odd record must not move
+    all others, so of each kind of launch one percent, and always one, may still start early: those
+    count as launched when they start, and their arrows are not drawn.
     """
-    early_ns = max((_most_early_ns(found) for found in _earliness(records)), default=0)
+    early_ns = max((_most_early_ns(one) for one in _earliness(records)), default=0)
     if early_ns > 0:
         back = ClockMove(-early_ns)
         records = replace(
@@ -281,14 +281,14 @@ def fit_host_clock(records: Records) -> Records:
 
 
 def drop_early_arrows(records: Records) -> Records:
-    """Leave out the arrows to the few that start before their launch on fitted clocks."""
+    """Drop the arrows to the few records that start before their launch on fitted clocks."""
     if all(one.reason != EARLY_REASON for one in records.omissions):
         return records
     return _without_arrows(records, 0)
 
 
 def _most_early_ns(early_ns: Int64) -> int:
-    """How much earlier than launched things start, but for the few that may."""
+    """Return how much earlier than their launch records start, without the exceptions."""
     possible = early_ns[early_ns <= MOST_HOST_OFFSET_NS]
     left = max(len(possible) // MOST_EARLY, 1)
     if len(possible) <= left:
@@ -297,9 +297,9 @@ def _most_early_ns(early_ns: Int64) -> int:
 
 
 def _clipped(records: Records) -> tuple[Records, int]:
-    """Let what still starts before its launch be launched when it starts; count those.
+    """Move launches after the start of their record to that start, and count them.
 
-    What starts earlier by more than clocks may differ was not launched by the call.
+    Records that start earlier by more than clocks may differ were not launched by the call.
     """
     changed, count = {}, 0
     for name in ("tasks", "ops", "planes"):
@@ -315,7 +315,7 @@ def _clipped(records: Records) -> tuple[Records, int]:
 
 
 def _without_arrows(records: Records, most_early_ns: int) -> Records:
-    """Return the records without arrows to what starts earlier than its call by more."""
+    """Return the records without arrows to targets that start earlier than their call by more."""
     leads, early_ns = _leads(records)
     early = leads[early_ns > most_early_ns]
     if not len(early):
@@ -335,7 +335,7 @@ def _with_omission(records: Records, reason: str, rows: int) -> Records:
 
 
 def _earliness(records: Records) -> Iterator[Int64]:
-    """How much earlier things start than they were launched, by arrows and by launch times."""
+    """Yield how much earlier records start than their launch, by arrows and by launch times."""
     yield _leads(records)[1]
     for table in (records.tasks, records.ops, records.planes):
         known = table.launch_ns != NO_TIME
@@ -343,25 +343,25 @@ def _earliness(records: Records) -> Iterator[Int64]:
 
 
 def _leads(records: Records) -> tuple[Int64, Int64]:
-    """Arrows from calls to the device, and how much earlier than its call each target starts."""
+    """Return arrows from calls to the device, and the lead of each target over its call."""
     flows, host = records.flows, records.host
     from_host: Bool = flows.source_kind == FlowEnd.HOST
-    found, early_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    arrows, early_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for kind, table in (
         (FlowEnd.TASK, records.tasks),
         (FlowEnd.OP, records.ops),
         (FlowEnd.PLANE, records.planes),
     ):
         rows = np.flatnonzero(from_host & (flows.target_kind == kind))
-        found.append(rows)
+        arrows.append(rows)
         early_ns.append(
             host.start_ns[flows.source_row[rows]] - table.start_ns[flows.target_row[rows]]
         )
-    return np.concatenate(found), np.concatenate(early_ns)
+    return np.concatenate(arrows), np.concatenate(early_ns)
 
 
 def _moved_host_steps(steps: Steps, move: ClockMove) -> Steps:
-    """The steps, of which those that are marked on the host are moved."""
+    """Return the steps with those marked on the host moved."""
     if not steps.host.any():
         return steps
     moved = steps.moved(move).columns()

@@ -1,4 +1,4 @@
-"""The step that each task, communication op and plane task belongs to."""
+"""Step of each task, communication op and plane task."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, PlaneTasks, Records, Steps, Tasks
 
 NO_STEP = -1
-"""A record outside all steps."""
+"""Step of a record outside all steps."""
 
 
 @dataclass(frozen=True)
 class Membership:
-    """The row of Steps that each record belongs to, NO_STEP for none.
+    """Row of Steps that each record belongs to, NO_STEP for none.
 
     tasks, ops and planes are as long as those tables; device_start_ns and device_end_ns are, per
     step, the first start and last end of its tasks and ops on the device (NO_TIME for a step
-    without any); where no task is recorded, from the mark of its forward start to that of its end.
+    without any); if tasks are not recorded, they include the marks of forward start and step end.
     """
 
     tasks: Rows
@@ -38,13 +38,13 @@ class Membership:
 def assign_steps(records: Records) -> Membership:
     """Assign every device record to at most one step.
 
-    In this order: by graph and iteration where the source names the iteration; by the graph's own
-    step that contains the start; by the host step that contains the launch. A record whose launch
-    is unknown belongs to the host step whose device work has begun last when it starts, as long as
-    that step goes on. HCCL tasks go with their op.
+    In this order: by graph and iteration if the source names the iteration; by the graph's own step
+    that contains the start; by the host step that contains the launch. A record with an unknown
+    launch belongs to the host step whose device work began last before it starts, as long as that
+    step continues. HCCL tasks follow their op.
     """
-    known = _KnownSteps.of(records.steps)
-    tasks, ops = _of_table(records.tasks, known), _of_table(records.ops, known)
+    known_steps = _KnownSteps.of(records.steps)
+    tasks, ops = _of_table(records.tasks, known_steps), _of_table(records.ops, known_steps)
     windows = _host_windows(records, tasks, ops)
     tasks = _by_window(records.tasks, tasks, windows)
     ops = _by_window(records.ops, ops, windows)
@@ -53,7 +53,7 @@ def assign_steps(records: Records) -> Membership:
         marked = (start_ns != NO_TIME) & (records.steps.fp_start_ns != NO_TIME)
         start_ns = np.where(marked, np.minimum(start_ns, records.steps.fp_start_ns), start_ns)
         end_ns = np.where(marked, np.maximum(end_ns, records.steps.end_ns), end_ns)
-    planes = _steps_of_planes(records, ops, known, windows)
+    planes = _steps_of_planes(records, ops, known_steps, windows)
     return Membership(tasks, ops, planes, start_ns, end_ns)
 
 
@@ -64,27 +64,27 @@ def _of_table(table: Tasks | CommunicationOps | PlaneTasks, known: _KnownSteps) 
 
 
 def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, known: _KnownSteps) -> Rows:
-    found = np.full(len(table), NO_STEP, np.intp)
+    step = np.full(len(table), NO_STEP, np.intp)
     is_open = table.iteration == NO_ID
     if not is_open.all():
         named = ~is_open
-        found[named] = known.by_iteration(table.graph[named], table.iteration[named])
+        step[named] = known.by_iteration(table.graph[named], table.iteration[named])
     if known.on_device:
         open_rows = np.flatnonzero(is_open)
-        for graph, its in rows_by_value(table.graph[open_rows]):
+        for graph, of_graph in rows_by_value(table.graph[open_rows]):
             if graph in known.on_device:
-                windows, rows = known.windows(graph), open_rows[its]
-                found[rows] = _open_step(windows, table.start_ns[rows])
-        is_open &= found == NO_STEP
+                windows, rows = known.windows(graph), open_rows[of_graph]
+                step[rows] = _open_step(windows, table.start_ns[rows])
+        is_open &= step == NO_STEP
     if len(known.on_host.rows):
         is_open &= table.launch_ns != NO_TIME
-        found[is_open] = _open_step(known.on_host, table.launch_ns[is_open])
-    return found
+        step[is_open] = _open_step(known.on_host, table.launch_ns[is_open])
+    return step
 
 
 @dataclass(frozen=True)
 class _KnownSteps:
-    """Steps by graph and iteration, those that are marked on the host, and the others by graph."""
+    """Steps by graph and iteration, steps marked on the host, and the others by graph."""
 
     steps: Steps
     on_device: Mapping[int, Rows]
@@ -102,24 +102,24 @@ class _KnownSteps:
 
     @cached_property
     def row_of(self) -> Mapping[tuple[int, int], int]:
-        """The row of each graph and iteration, which not every source names."""
+        """Return the row of each graph and iteration, which not every source names."""
         keys = zip(self.steps.graph.tolist(), self.steps.iteration.tolist(), strict=True)
         return {key: row for row, key in enumerate(keys)}
 
     def by_iteration(self, graph: Int64, iteration: Int64) -> Rows:
-        """The step of each graph and iteration, NO_STEP where there is none."""
+        """Return the step of each graph and iteration, NO_STEP for none."""
         pairs, which = distinct_pairs(graph, iteration)
         keys = map(tuple, pairs.tolist())
         return np.array([self.row_of.get(key, NO_STEP) for key in keys], np.intp)[which]
 
     def windows(self, graph: int) -> _Windows:
-        """When the steps of a graph run, which has some."""
+        """Return the intervals of the steps of a graph that has some."""
         return _windows_of(self.steps, self.on_device[graph])
 
 
 @dataclass(frozen=True)
 class _Windows:
-    """Half-open times, (k,) each, in which records belong to steps; rows are those of Steps."""
+    """Half-open intervals, (k,) each, in which records belong to steps; rows are those of Steps."""
 
     rows: Rows
     start_ns: Int64
@@ -131,15 +131,15 @@ def _windows_of(steps: Steps, rows: Rows) -> _Windows:
 
 
 def _open_step(windows: _Windows, moments_ns: Int64) -> Rows:
-    """The step whose window began last at each moment, NO_STEP where that is over."""
+    """Return the step whose window began last at each timestamp, NO_STEP if it is over."""
     at = open_at(moments_ns, windows.start_ns, windows.end_ns)
     return np.where(at >= 0, windows.rows[at], NO_STEP)
 
 
 def _host_windows(records: Records, tasks: Rows, ops: Rows) -> _Windows:
-    """Device windows of host steps, by torch_npu's rule.
+    """Return the device windows of host steps, by torch_npu's rule.
 
-    Each goes from the first start on the device, else that of the host, to the last end of both.
+    Each lasts from the first start on the device, or else on the host, to the last end of both.
     """
     steps = records.steps
     rows = np.flatnonzero(steps.host)
@@ -150,48 +150,48 @@ def _host_windows(records: Records, tasks: Rows, ops: Rows) -> _Windows:
     return _Windows(rows, start_ns, end_ns)
 
 
-def _by_window(table: Tasks | CommunicationOps, found: Rows, windows: _Windows) -> Rows:
+def _by_window(table: Tasks | CommunicationOps, step: Rows, windows: _Windows) -> Rows:
     if not len(windows.rows):
-        return found
+        return step
     rows = np.flatnonzero(
-        (found == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID)
+        (step == NO_STEP) & (table.launch_ns == NO_TIME) & (table.iteration == NO_ID)
     )
     if not len(rows):
-        return found
-    found = found.copy()
-    found[rows] = _open_step(windows, table.start_ns[rows])
-    return found
+        return step
+    step = step.copy()
+    step[rows] = _open_step(windows, table.start_ns[rows])
+    return step
 
 
 def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int64]:
-    """First start and last end of the tasks and ops of each step, NO_TIME where it has none."""
+    """Return first start and last end of the tasks and ops of each step, NO_TIME for none."""
     count = len(records.steps)
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    # The last place is that of NO_STEP.
+    # The last place holds NO_STEP.
     start_ns, end_ns = np.full(count + 1, never), np.full(count + 1, latest)
-    for table, found in ((records.tasks, tasks), (records.ops, ops)):
+    for table, step in ((records.tasks, tasks), (records.ops, ops)):
         for chunk in chunks(len(table)):
-            np.minimum.at(start_ns, found[chunk], table.start_ns[chunk])
-            np.maximum.at(end_ns, found[chunk], table.end_ns[chunk])
+            np.minimum.at(start_ns, step[chunk], table.start_ns[chunk])
+            np.maximum.at(end_ns, step[chunk], table.end_ns[chunk])
     start_ns[start_ns == never] = NO_TIME
     return start_ns[:-1], end_ns[:-1]
 
 
 def _steps_of_planes(records: Records, ops: Rows, known: _KnownSteps, windows: _Windows) -> Rows:
     planes = records.planes
-    found = _of_table(planes, known).copy()
+    step = _of_table(planes, known).copy()
     ops_of = dict(rows_by_value(records.ops.group))
     without = np.flatnonzero(planes.iteration == NO_ID)
     for group, at_rows in rows_by_value(planes.group[without]):
         of_group, rows = ops_of.get(group, NO_ROWS), without[at_rows]
         if not len(of_group):
             continue
-        # A task may begin in the nanosecond in which its op ends.
+        # A task may begin in the same nanosecond in which its op ends.
         at = open_at(
             planes.start_ns[rows], records.ops.start_ns[of_group], records.ops.end_ns[of_group] + 1
         )
-        found[rows[at >= 0]] = ops[of_group[at[at >= 0]]]
-    rest = np.flatnonzero((found == NO_STEP) & (planes.launch_ns == NO_TIME))
+        step[rows[at >= 0]] = ops[of_group[at[at >= 0]]]
+    rest = np.flatnonzero((step == NO_STEP) & (planes.launch_ns == NO_TIME))
     if len(windows.rows) and not len(records.ops):
-        found[rest] = _open_step(windows, planes.start_ns[rest])
-    return found
+        step[rest] = _open_step(windows, planes.start_ns[rest])
+    return step

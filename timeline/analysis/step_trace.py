@@ -1,4 +1,4 @@
-"""The step trace of a rank: what each step consists of, as MindInsight's page shows it."""
+"""Step trace of a rank: the components of each step, as shown by MindInsight."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from timeline.records.tables import Steps
 
 
 class StepTrace(ColumnTable):
-    """One row per step, of the whole recording; times on the clock as recorded.
+    """Components of steps, one row per step of the whole recording; times on the clock as recorded.
 
-    A step lasts from the end of the step before it, so that it holds the wait for data:
-    total = interval + fp_bp + tail. NO_TIME is what is not known: all of a step that is marked on
-    the host, and the interval of the first step of a graph.
+    A step begins at the end of the step before it, so that it includes the wait for data: total =
+    interval + fp_bp + tail. NO_TIME is unknown: all of a step that is marked on the host, and the
+    interval of the first step of a graph.
     """
 
     first: Bool = column(np.bool_)
-    """Whether it is the first of its graph, selected or not."""
+    """True for the first step of its graph, selected or not."""
     lead_ns: Int64 = column(np.int64)
-    """How long before its own start the step begins: 0 where the source counts the wait in."""
+    """Time between the begin of the step and its own start: 0 if the source includes the wait."""
     total_ns: Int64 = column(np.int64)
     interval_ns: Int64 = column(np.int64)
     fp_bp_ns: Int64 = column(np.int64)
@@ -28,10 +28,10 @@ class StepTrace(ColumnTable):
 
 
 def step_trace(steps: Steps) -> StepTrace:
-    """The step trace of all steps of a rank, in any order.
+    """Return the step trace of all steps of a rank, in any order.
 
-    The step before is the one that the wait of `data_aug_bounds` begins with. MindSpore's own files
-    begin a step where the one before ended, also where that one is not in the file.
+    The previous step is the one at whose end the wait of `data_aug_bounds` begins. In MindSpore's
+    own files a step begins where the previous one ended, even if that one is not in the file.
     """
     marked = ~steps.host
     first, follows = _order(steps, marked)
@@ -57,9 +57,9 @@ def step_trace(steps: Steps) -> StepTrace:
 
 
 def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
-    """The wait for data before each step, as [start_ns, end_ns); NO_TIME where there is none.
+    """Return the wait for data before each step, as [start_ns, end_ns); NO_TIME for none.
 
-    It runs from the latest end of any step of any graph before the step's FP start up to that FP
+    It lasts from the latest end of any step of any graph before the step's FP start up to that FP
     start (msprof's Data Aug Bound, MindInsight's step interval). Exports draw it one step late.
     """
     ends_ns = ascending(steps.end_ns)
@@ -72,7 +72,7 @@ def data_aug_bounds(steps: Steps) -> tuple[Int64, Int64]:
 
 
 def _order(steps: Steps, marked: Bool) -> tuple[Bool, Bool]:
-    """Which steps are the first of their graph, and which follow the one numbered before them."""
+    """Return masks of the first step of each graph, and of steps with the next number."""
     rows = np.flatnonzero(marked)
     order = rows[sort_rows(steps.graph[marked], steps.iteration[marked], steps.start_ns[marked])]
     graph, iteration = steps.graph[order], steps.iteration[order]

@@ -1,4 +1,4 @@
-"""What each step waits for: receives in it, and the host that prepares it."""
+"""Waits of each step: for receives, and for the host that prepares it."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _RECEIVE = "Receive"
 
 
 class StepWaits(ColumnTable):
-    """How long each step waited: one row per step.
+    """Waits of steps, one row per step.
 
-    receive_ns: the summed lengths of its receive ops, in which a stage of a pipeline waits for the
-    one before ("Bubble"). preparing_ns: from its start on the host to its first compute task or
+    receive_ns: total length of its receive ops, in which a pipeline stage waits for the previous
+    one ("Bubble"). preparing_ns: from its start on the host to its first compute task or
     communication op, on the clocks as recorded, as the profiler counts it; NO_TIME for a step that
-    is not marked on the host, or has neither. before_ns: the part of its period that lies before
-    its first kernel: after it began on the host, and after the step before ended.
+    is not marked on the host, or has neither. before_ns: the part of its period before its first
+    kernel: after it began on the host, and after the previous step ended.
     """
 
     receive_ns: Int64 = column(np.int64)

@@ -1,4 +1,4 @@
-"""Steps of every graph: as they are marked, else derived from its tasks."""
+"""Steps of every graph: as marked, else derived from its tasks."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _GRADIENTS = "Gradients/"
 
 
 def with_steps(records: Records, operators: StepOperators) -> Records:
-    """The records with steps for every graph, ordered by start.
+    """Return the records with steps for every graph, ordered by start.
 
-    A graph without markers gets steps derived from its tasks as MindSpore documents it: an
+    A graph without markers gets steps derived from its tasks as documented by MindSpore: an
     iteration begins at each get_next (or at each run of the named FP operator), forward starts at
     the first task after get_next, and backward ends with the task before the last AllReduce.
     Records with host steps keep those: they cover all graphs.
@@ -32,16 +32,16 @@ def with_steps(records: Records, operators: StepOperators) -> Records:
     if not records.steps.host.any():
         marked = set(records.steps.graph.tolist()) | set(steps[1].graph.tolist())
         steps += _derive_all(records, marked, operators)
-    found = Steps.concat(steps)
-    found = found.take(np.lexsort((found.iteration, found.graph, found.start_ns)))
+    every = Steps.concat(steps)
+    every = every.take(np.lexsort((every.iteration, every.graph, every.start_ns)))
     parts = records.parts
     return replace(
-        records, steps=found, parts=parts.take(np.argsort(parts.start_ns, kind="stable"))
+        records, steps=every, parts=parts.take(np.argsort(parts.start_ns, kind="stable"))
     )
 
 
 def _named_by_source(records: Records) -> Steps:
-    """Steps that only the tasks' own iteration ids tell of (no step trace beside them)."""
+    """Return steps known only from the iteration ids of tasks (without a step trace)."""
     tasks = records.tasks
     numbered = tasks.iteration != NO_ID
     known = set(zip(records.steps.graph.tolist(), records.steps.iteration.tolist(), strict=True))
@@ -66,9 +66,9 @@ def _named_by_source(records: Records) -> Steps:
 
 @dataclass(frozen=True)
 class _Marked:
-    """What the names of tasks (n,) and ops (m,) tell of steps without markers.
+    """Marks of steps in the names of tasks (n,) and ops (m,).
 
-    heads: whether a step may begin with the task; of several get_next in a row with the first.
+    heads: whether a step may begin with the task; of several get_next in a row the first counts.
     backward: whether it may be the last of the backward; reduces: whether the op is an AllReduce.
     """
 
@@ -93,7 +93,7 @@ class _Marked:
 
 
 def _derive_all(records: Records, marked: set[int], operators: StepOperators) -> Iterator[Steps]:
-    """The steps of each graph whose steps are not marked."""
+    """Yield the steps of each graph without marked steps."""
     graphs = [graph for graph in distinct(records.tasks.graph).tolist() if graph not in marked]
     if not graphs:
         return
@@ -101,8 +101,8 @@ def _derive_all(records: Records, marked: set[int], operators: StepOperators) ->
     reduces_of = dict(rows_by_value(records.ops.graph, wanted))
     for graph, rows in rows_by_value(records.tasks.graph, wanted):
         ordered = rows[np.argsort(records.tasks.start_ns[rows], kind="stable")]
-        its_ops = reduces_of.get(graph, NO_ROWS)
-        reduces = records.ops.take(its_ops[marks.reduces[its_ops]])
+        graph_ops = reduces_of.get(graph, NO_ROWS)
+        reduces = records.ops.take(graph_ops[marks.reduces[graph_ops]])
         yield _derive(records.tasks.take(ordered), reduces, marks, ordered, operators)
 
 
@@ -113,7 +113,10 @@ def _derive(
     rows: Rows,
     operators: StepOperators,
 ) -> Steps:
-    """The steps of one graph, of whose tasks in order of start `rows` are those of the marks."""
+    """Return the steps of one graph.
+
+    Tasks are in order of start; `rows` are their rows in the marks.
+    """
     named = marks.heads[rows]
     first = np.flatnonzero(named) if operators.fp_start else _runs(named)
     if not len(first):
@@ -150,14 +153,14 @@ def _derive(
 
 
 def _last_end_ns(tasks: Tasks, rows: Rows, first: Rows, stop: Rows) -> Int64:
-    """The end of the last of some ascending rows in each stretch [first, stop), or NO_TIME."""
+    """Return the end of the last of some ascending rows in each range [first, stop), or NO_TIME."""
     at = np.searchsorted(rows, stop) - 1
     last = np.append(rows, -1)[at]
     return np.where(last >= first, np.append(tasks.end_ns, NO_TIME)[last], NO_TIME)
 
 
 def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
-    """Tasks of the operator, by its full name or by the last part of it."""
+    """Return a mask of tasks of the operator, by its full name or by its last part."""
     codes = strings.codes_where(
         string == name or string.rpartition("/")[2] == name for string in strings
     )
@@ -165,6 +168,6 @@ def _is_operator(tasks: Tasks, strings: StringPool, name: str) -> Bool:
 
 
 def _runs(marked: Bool) -> Int64:
-    """The first of each run of marked rows: one get_next may be several tasks."""
+    """Return the first of each run of marked rows: one get_next may be several tasks."""
     before = np.concatenate([[False], marked[:-1]])
     return np.flatnonzero(marked & ~before)

@@ -1,4 +1,4 @@
-"""The runs of steps that tell most of what is slow: they stay exact as long as others do."""
+"""Runs of steps that show best what is slow, for keeping their detail longest."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from timeline.columns.distinct import NO_ROWS, rows_by_value
 
 @dataclass(frozen=True)
 class StepRun:
-    """One run of a step: at which place its rank is among all, and when it ran.
+    """One run of a step: the position of its rank, and its time.
 
-    The time holds what the step did on its host and on its device.
+    The time includes the work of the step on host and device.
     """
 
     place: int
@@ -31,16 +31,17 @@ class StepRun:
 def telling_steps(
     ranks: Sequence[RankFacts], culprit: Culprit | None, asked: Sequence[int] | None = None
 ) -> Iterator[StepRun]:
-    """Runs of steps, those that tell most first.
+    """Yield runs of steps, the most informative first.
 
-    The slowest ordinary step of the rank that holds up the others, on that rank and on the one that
-    waits longest for it, then on all ranks; the median ordinary step likewise; the other steps of
-    that rank, the slowest first. Without such a rank, that of the slowest step takes its place.
+    First the slowest ordinary step of the rank that holds up the others, on that rank and on the
+    one that waits longest for it, then on all ranks; then the median ordinary step likewise; then
+    the other steps of that rank, the slowest first. Without such a rank, the rank of the slowest
+    step is used.
 
     Args:
         ranks: on one clock.
-        culprit: who holds up the others, if anybody.
-        asked: the numbers of steps that are wanted instead, the first of them first.
+        culprit: the rank that holds up the others, if any.
+        asked: numbers of steps requested instead, in order.
     """
     steps = _Steps.of(ranks)
     if not len(steps.rank):
@@ -57,11 +58,11 @@ def telling_steps(
 
 @dataclass(frozen=True)
 class _Steps:
-    """All steps with device work, of all ranks: a row each.
+    """Steps with device work of all ranks, one row each.
 
-    rank: the place of the rank; number: the same for one step of all ranks; iteration: what the
-    step is called; start_ns and end_ns: of it and its device work; span_ns: how long it took, and
-    ordinary: whether it is a step that a run can be judged by.
+    rank: position of the rank; number: the same for one step of all ranks; iteration: step number;
+    start_ns and end_ns: of the step and its device work; span_ns: duration; ordinary: whether a run
+    can be judged by the step.
     """
 
     rank: Int64
@@ -80,7 +81,7 @@ class _Steps:
             return cls(none, none, none, none, none, none, np.zeros(0, np.bool_))
         known = np.concatenate([facts.step_totals.known for facts in ranks])
         spans_ns = [_spans_ns(facts) for facts in ranks]
-        made = (
+        columns = (
             np.repeat(np.arange(len(ranks)), lengths),
             number_steps(ranks),
             np.concatenate([facts.steps.iteration for facts in ranks]),
@@ -89,25 +90,25 @@ class _Steps:
             np.concatenate([facts.step_totals.span_ns for facts in ranks]),
             np.concatenate(ordinary_steps(ranks)),
         )
-        return cls(*(column[known] for column in made))
+        return cls(*(column[known] for column in columns))
 
     def lead(self, rank: int | None, ranks: Sequence[RankFacts]) -> int:
-        """The place of a rank; that of the slowest ordinary step where it has no step here."""
+        """Return the position of a rank; that of the slowest ordinary step as a fallback."""
         place = _place_of(ranks, rank)
         if place is not None and (self.rank == place).any():
             return place
         return int(self.rank[np.argmax(np.where(self.ordinary, self.span_ns, -1))])
 
     def order(self, lead: int, waiter: int | None, asked: Sequence[int] | None) -> Iterator[int]:
-        """The rows of all runs that are wanted, some of them again."""
+        """Yield the rows of all requested runs, some of them repeatedly."""
         if asked is not None:
             for iteration in asked:
-                its = self._rows_of_iteration.get(iteration, NO_ROWS)
-                for number in dict.fromkeys(self.number[its].tolist()):
+                rows = self._rows_of_iteration.get(iteration, NO_ROWS)
+                for number in dict.fromkeys(self.number[rows].tolist()):
                     yield from self._everywhere(number, lead, waiter)
             return
-        its = np.flatnonzero(self.rank == lead)
-        by_length = its[np.argsort(-self.span_ns[its], kind="stable")]
+        rows = np.flatnonzero(self.rank == lead)
+        by_length = rows[np.argsort(-self.span_ns[rows], kind="stable")]
         plain = by_length[self.ordinary[by_length]]
         if len(plain):
             for row in (plain[0], plain[len(plain) // 2]):
@@ -123,7 +124,7 @@ class _Steps:
         return dict(rows_by_value(self.number))
 
     def _everywhere(self, number: int, lead: int, waiter: int | None) -> Iterator[int]:
-        """A step on the rank that leads, on the one that waits for it, then on all."""
+        """Yield a step on the leading rank, on the one that waits for it, then on all."""
         rows = self._rows_of_number[number]
         for place in (lead, waiter):
             yield from rows[self.rank[rows] == (-1 if place is None else place)].tolist()
@@ -135,6 +136,6 @@ def _place_of(ranks: Sequence[RankFacts], rank: int | None) -> int | None:
 
 
 def _spans_ns(facts: RankFacts) -> tuple[Int64, Int64]:
-    """When each step of a rank, or its device work, began and ended, whichever is farther out."""
+    """Return start and end of each step of a rank, including its device work."""
     starts_ns, ends_ns = facts.steps_on_device_ns
     return np.minimum(facts.steps.start_ns, starts_ns), np.maximum(facts.steps.end_ns, ends_ns)

@@ -72,7 +72,7 @@ def _print_report(
     """
     words = print_data(report, report.comparison.all_operators, prints, asked.csv)
     if asked.markdown == STDOUT:
-        from timeline.reports.comparison_markdown import comparison_markdown
+        from timeline.reports.comparison_report import comparison_markdown
 
         print_text(comparison_markdown(report))
         words = words and sys.stderr
@@ -85,8 +85,6 @@ def _print_report(
         report.comparison, Display.of(words), gate=report.gate, verbose=prints.verbose
     )
     words.write(text + "\n")
-    say(
-        *report.lines(verbose=prints.verbose), *look_at_lines(report.page, report.png), stream=words
-    )
+    say(*report.lines(verbose=prints.verbose), *look_at_lines(report.page), stream=words)
     if report.outputs and not opens:
         say(OPEN_HINT.format(", or add --open"), stream=words)

@@ -129,7 +129,7 @@ def _print_report(
         verdict_text(report.verdict, report.figures, display, verbose=prints.verbose) + "\n"
     )
     more = report.verbose_lines() if prints.verbose else []
-    beside = look_at_lines(asked.report, asked.png)
+    beside = look_at_lines(asked.report)
     why = report.verdict.commands_text(report.see_why)
     say(*report.lines(verbose=prints.verbose), *more, *beside, *why, stream=words)
     if report.outputs and not (views.open or views.offline):

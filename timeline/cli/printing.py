@@ -59,7 +59,6 @@ def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
         ("-o", asked.output),
         ("--csv", asked.csv),
         ("--report", asked.report),
-        ("--png", asked.png),
         ("--markdown", getattr(asked, "markdown", None)),
         ("--open", views.open),
         ("--offline", views.offline),
@@ -127,7 +126,7 @@ def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
         print_json(filed.to_json())
     elif sys.stdout is not None and not prints.quiet:
         from timeline.reports.terminal import Display
-        from timeline.reports.terminal_filed import filed_text
+        from timeline.reports.terminal_verdict import filed_text
 
         sys.stdout.write(filed_text(filed, Display.of(sys.stdout), verbose=prints.verbose))
         if filed.see_why:
@@ -168,7 +167,7 @@ def viewer(
 
 
 def look_at_lines(*files: Path | None) -> list[str]:
-    """Return a line for each page or picture that was written."""
+    """Return a line for the page that was written, if any."""
     return [f"Look at: {file}" for file in files if file is not None]
 
 

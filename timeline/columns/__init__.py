@@ -1,1 +1,1 @@
-"""Columns: tables of them, what is computed from them, and files for those memory cannot hold."""
+"""Columns: tables, computations on them, and files for columns that exceed memory."""

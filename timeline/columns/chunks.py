@@ -1,4 +1,4 @@
-"""Columns that are worked out some rows at a time, so that what that takes stays small."""
+"""Columns computed in chunks of rows, so that temporary memory stays small."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from timeline.columns.spill import (
 )
 
 CHUNK_ROWS = 1 << 16
-"""Rows that are worked on at a time: what that takes stays in the processor's cache."""
+"""Number of rows processed at a time; their temporaries fit into the processor's cache."""
 ROW_BYTES = 16
-"""What a row that is worked on takes of columns in files, about."""
+"""Approximate size of a processed row in columns in files."""
 WRITE_BYTES = 1 << 20
-"""What is written at a time of a column that is still filled."""
+"""Size of the writes of a column that is still being filled."""
 
 _Item = TypeVar("_Item")
 
 
 def chunks(count: int) -> Iterator[slice]:
-    """Cut so many rows into slices of some thousand, in order."""
+    """Split `count` rows into consecutive slices of CHUNK_ROWS."""
     for first in range(0, count, CHUNK_ROWS):
         stop = min(first + CHUNK_ROWS, count)
         yield slice(first, stop)
@@ -38,10 +38,10 @@ def chunks(count: int) -> Iterator[slice]:
 def compute_in_chunks(
     dtype: npt.DTypeLike, function: Callable[..., npt.NDArray[Any]], *columns: Any
 ) -> npt.NDArray[Any]:
-    """Apply a function that works row by row to columns or tables, some rows at a time.
+    """Apply a row-wise function to columns or tables in chunks.
 
     Args:
-        dtype: that of the column that is returned.
+        dtype: of the returned column.
         function: gets the same rows of each column, and returns one value for each of them.
         columns: (n,) each, or tables of n rows; at least one.
     """
@@ -55,33 +55,33 @@ def compute_in_chunks(
 
 
 def _column_of(values: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A column of these values, at least one, as a ColumnBuilder makes it of a single chunk."""
-    made = values.astype(dtype)
-    bits = made.view(f"u{dtype.itemsize}")
+    """Return a column of at least one value, as a ColumnBuilder makes it of a single chunk."""
+    column = values.astype(dtype)
+    bits = column.view(f"u{dtype.itemsize}")
     if bits[0] == bits[-1] and (bits == bits[0]).all():
-        return constant(made[0], len(made), dtype)
-    return spillable(made)
+        return constant(column[0], len(column), dtype)
+    return spillable(column)
 
 
 def rows_where(
     condition: Callable[..., npt.NDArray[np.bool_]], *columns: Any
 ) -> npt.NDArray[np.intp]:
-    """The rows, ascending, for which a condition on columns (n,) holds.
+    """Return the rows, ascending, for which a condition on columns (n,) holds.
 
-    condition: gets the same rows of each column, and returns for each of them whether it holds.
+    condition: gets the same rows of each column, and returns a mask of them.
     """
-    found = [np.empty(0, np.intp)]
+    rows = [np.empty(0, np.intp)]
     for chunk in chunks(len(columns[0])):
         holds = condition(*(column[chunk] for column in columns))
-        found.append(np.flatnonzero(holds) + chunk.start)
-    return spillable(np.concatenate(found))
+        rows.append(np.flatnonzero(holds) + chunk.start)
+    return spillable(np.concatenate(rows))
 
 
 def one_by_one(items: Iterable[_Item], bytes_of: Callable[[_Item], int]) -> Iterator[_Item]:
-    """Iterate over tracks or blocks; the memory of those before is given back now and then.
+    """Iterate over tracks or blocks, releasing memory of earlier ones from time to time.
 
-    bytes_of: how many bytes of columns are read for an item, about. To give memory back for each
-    one takes longer than to read a short track.
+    bytes_of: approximate size of the columns read for an item. Releasing memory after each item
+    would take longer than reading a short track.
     """
     for item in items:
         yield item
@@ -89,24 +89,23 @@ def one_by_one(items: Iterable[_Item], bytes_of: Callable[[_Item], int]) -> Iter
 
 
 class ColumnBuilder:
-    """Joins values to a column of at most `most` rows.
+    """Builder of a column of at most `most` rows.
 
-    Large ones may end up in a file; then the column is read-only. As long as all values are the
-    same there is nothing but one of them: profiles have many columns that say the same of every
-    row.
+    Large columns may end up in a file and are then read-only. As long as all values are equal, only
+    one of them is stored: profiles have many columns with the same value in every row.
     """
 
     def __init__(self, most: int, dtype: npt.DTypeLike) -> None:
         self._most, self._dtype = most, np.dtype(dtype)
         self._first: npt.NDArray[Any] = np.empty(0, self._dtype)
-        """The value of all rows so far, if they have one."""
+        """Value of all rows so far, if they are equal."""
         self._equal = 0
         self._extent: Extent | None = None
         self._waiting: npt.NDArray[Any] | None = None
         self._written, self._used = 0, 0
 
     def add(self, values: npt.NDArray[Any]) -> None:
-        """Put values behind those that were added before."""
+        """Append values."""
         if self._waiting is None:
             if self._are_equal(values):
                 self._equal += len(values)
@@ -121,19 +120,19 @@ class ColumnBuilder:
         if not len(self._first):
             self._first = values[:1].astype(self._dtype)
         values = values.astype(self._dtype, copy=False)
-        # As bits: zeros of either sign are equal numbers, and no value is equal to itself.
+        # Compare bits: -0.0 equals 0.0 as a number, and NaN does not equal itself.
         bits = f"u{self._dtype.itemsize}"
         return bool((values.view(bits) == self._first.view(bits)).all())
 
     def _buffer(self) -> npt.NDArray[Any]:
-        """Memory for all rows, or for those that wait to be written into a file."""
+        """Return memory for all rows, or for those waiting to be written into a file."""
         item_bytes = self._dtype.itemsize
         self._extent = reserve_extent(self._most * item_bytes)
         if self._extent is not None:
             return np.empty(min(self._most, WRITE_BYTES // item_bytes), self._dtype)
-        made = np.empty(self._most, self._dtype)
-        count_in_memory(made)
-        return made
+        buffer = np.empty(self._most, self._dtype)
+        count_in_memory(buffer)
+        return buffer
 
     def _put(self, values: npt.NDArray[Any], waiting: npt.NDArray[Any]) -> None:
         if self._used + len(values) > len(waiting):
@@ -151,7 +150,7 @@ class ColumnBuilder:
         self._written += len(values)
 
     def build(self) -> npt.NDArray[Any]:
-        """All values, once; nothing can be added then."""
+        """Return all values; call it once and add nothing afterwards."""
         if self._waiting is None:
             value = self._first[0] if self._equal else 0
             return constant(value, self._equal, self._dtype)

@@ -1,7 +1,6 @@
-"""Tables of equally long NumPy columns, and functions that make columns of columns.
+"""Tables of equally long NumPy columns, and functions that compute columns from columns.
 
-What they make lies in files where memory is short; nobody has to ask for that. Columns in files
-are read-only.
+Results are placed in files automatically if memory is short. Columns in files are read-only.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ if TYPE_CHECKING:
 else:
 
     def dataclass_transform(**_):
-        """Tell type checkers alone what subclasses are."""
+        """Return a decorator without effect, since only type checkers use it."""
         return lambda kind: kind
 
 
 JOINED_ROWS = 1 << 17
-"""Rows that a TableBuilder holds in small parts before it joins them."""
+"""Number of rows that a TableBuilder holds in small parts before it joins them."""
 PACKED_ROWS = 64
-"""A table of up to so many rows is passed on, and kept, as one piece of bytes."""
+"""Tables of at most this many rows are transferred and kept as one piece of bytes."""
 
 Int64 = npt.NDArray[np.int64]
 Float64 = npt.NDArray[np.float64]
@@ -52,7 +51,7 @@ def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
 
 
 def concat_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Join parts of a column, at least one, which all have its dtype."""
+    """Concatenate parts of a column, at least one, which all have its dtype."""
     first = parts[0][:1].tobytes()
     if first and all(is_constant(part) and part[:1].tobytes() == first for part in parts):
         return constant(parts[0][0], sum(len(part) for part in parts), parts[0].dtype)
@@ -60,7 +59,7 @@ def concat_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 
 
 def take(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
-    """Copy the values of the rows that a mask (n,) or positions (k,) choose."""
+    """Copy the values of the rows chosen by a mask (n,) or positions (k,)."""
     if is_constant(values) and len(values):
         count = int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows)
         if count == len(values):
@@ -72,9 +71,9 @@ def take(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
 
 
 def filter_in_place(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:
-    """The values of the rows that stay, in the memory that held all rows if most of them do.
+    """Return the values of the rows that stay, reusing the memory if most of them do.
 
-    The column given must not be used any more.
+    The given column must not be used any more.
     """
     count = int(np.count_nonzero(stays))
     if not values.flags.writeable or count * 2 < len(values):
@@ -88,23 +87,23 @@ def filter_in_place(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:
 
 
 def ascending(values: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
-    """The values (n,) in ascending order.
+    """Return the values (n,) in ascending order.
 
-    Times, and places in other columns, come in a few runs that are in order: what merges runs
-    takes a tenth of the time of NumPy's own choice, which makes nothing of them.
+    Times and positions come in a few sorted runs: a sort that merges runs takes a tenth of the time
+    of NumPy's default, which does not use them.
     """
     return np.sort(values, kind="stable")
 
 
 def sort_rows(*keys: npt.NDArray[Any]) -> Rows:
-    """The rows in order of the first key, those that are equal in order of the next, and so on.
+    """Return the rows in order of the first key, ties in order of the next, and so on.
 
-    keys: (n,) each. Rows that are equal in all keys stay in their order.
+    keys: (n,) each. Rows that are equal in all keys keep their order.
     """
     order = np.argsort(keys[0], kind="stable")
     if len(keys) > 1:
-        # Few rows are equal in the first key as a rule, which often is nearly in order: that is
-        # several times faster than to sort all rows by each key.
+        # Usually few rows are equal in the first key, which is often nearly sorted: this is
+        # several times faster than sorting all rows by each key.
         at = _tied_places(keys[0][order])
         rows = order[at]
         order[at] = rows[np.lexsort([key[rows] for key in reversed(keys)])]
@@ -112,20 +111,20 @@ def sort_rows(*keys: npt.NDArray[Any]) -> Rows:
 
 
 def _tied_places(ordered: npt.NDArray[Any]) -> Rows:
-    """Where values in order are equal to one beside them."""
+    """Return the positions of sorted values that equal a neighbour."""
     tied = ordered[1:] == ordered[:-1]
     return np.flatnonzero(np.append(tied, False) | np.append(False, tied))
 
 
 def rows_of_runs(first: Rows, count: Rows) -> Rows:
-    """The rows of runs, of which the first row and the number are given, one run after another."""
+    """Return the concatenated rows of runs, given the first row and the number of each."""
     before = np.cumsum(count) - count
     rows: Rows = np.arange(int(count.sum())) + np.repeat(first - before, count)
     return rows
 
 
 class Columnar:
-    """Base of frozen dataclasses with columns: those arrays may lie in files from then on."""
+    """Base of frozen dataclasses with columns, whose arrays may be moved to files."""
 
     __slots__ = ()
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -141,24 +140,23 @@ class Columnar:
 class ColumnTable:
     """A table: every field is a one-dimensional array, and all are equally long.
 
-    Subclasses are frozen dataclasses without being declared so, and equal to themselves alone. They
-    share the methods below: to make some for each of a hundred tables would take a twentieth of the
+    Subclasses are frozen dataclasses without being declared so, and compare by identity. They share
+    the methods below: generating methods for each of a hundred tables would take a twentieth of the
     time of a small export.
 
     A short table that was pickled, or went through `ranks.shared_columns.packed`, holds all of its
-    columns in one piece of bytes, and makes each when it is asked for: arrays take ten times as
-    much as the few numbers that each small rank has in them.
+    columns in one piece of bytes, and creates each on access: arrays take ten times as much memory
+    as the few numbers that each small rank has in them.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
     _dtypes: ClassVar[dict[str, np.dtype[Any]]]
-    """Of the columns, in their order."""
+    """Dtypes of the columns, in their order."""
     _places: ClassVar[dict[str, int]]
-    """How many bytes of a row lie before each column in a packed table, the widest columns first,
-    so that all are aligned."""
+    """Offset of each column in a row of a packed table, the widest columns first for alignment."""
     _empty: ClassVar[ColumnTable]
     _packed_rows = -1
-    """How many rows there are, if they are packed."""
+    """Number of rows if the table is packed, else -1."""
     _packed = b""
 
     def __init_subclass__(cls) -> None:
@@ -176,7 +174,7 @@ class ColumnTable:
             columns = {**dict(zip(dtypes, in_order, strict=False)), **by_name}
         if len(in_order) + len(by_name) != len(dtypes) or columns.keys() != dtypes.keys():
             raise TypeError(f"{type(self).__name__} takes its columns, each once: {[*dtypes]}.")
-        lengths, made = set[int](), vars(self)  # which no method guards, and is faster to fill
+        lengths, made = set[int](), vars(self)  # bypasses __setattr__ and is faster
         for name, dtype in dtypes.items():
             values = columns[name]
             if values.dtype is not dtype and values.dtype != dtype:
@@ -189,7 +187,7 @@ class ColumnTable:
             raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
 
     def __getattr__(self, name: str) -> npt.NDArray[Any]:
-        """A column of a packed table."""
+        """Return a column of a packed table."""
         rows, dtype = self._packed_rows, type(self)._dtypes.get(name)
         if rows < 0 or dtype is None:
             raise AttributeError(name)
@@ -203,7 +201,7 @@ class ColumnTable:
         return _packed_table, (type(self), rows, packed)
 
     def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """All columns by name, in their order."""
+        """Return all columns by name, in their order."""
         return {name: getattr(self, name) for name in self._dtypes}
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -224,28 +222,28 @@ class ColumnTable:
     @classmethod
     def of(cls: type[_Table], count: int, values: Mapping[str, Any]) -> _Table:
         """Make a table of `count` rows from any sequences; absent columns hold their default."""
-        made: dict[str, npt.NDArray[Any]] = {}
+        columns: dict[str, npt.NDArray[Any]] = {}
         for field in dataclasses.fields(cls):
             dtype, default = field.metadata["dtype"], field.metadata["default"]
             if field.name in values:
-                made[field.name] = np.asarray(values[field.name], dtype=dtype)
+                columns[field.name] = np.asarray(values[field.name], dtype=dtype)
             elif default is None:
                 raise RecordError(f"{cls.__name__}: column {field.name} is missing.")
             else:
-                made[field.name] = constant(default, count, dtype)
-        return cls(**made)
+                columns[field.name] = constant(default, count, dtype)
+        return cls(**columns)
 
     @classmethod
     def empty(cls: type[_Table]) -> _Table:
-        """A table without rows: the same for all who ask, since most ranks lack many tables."""
+        """Return the table without rows, one shared instance, since most ranks lack many tables."""
         if "_empty" not in vars(cls):
             cls._empty = cls(**{name: np.empty(0, dtype) for name, dtype in cls._dtypes.items()})
-        found: _Table = vars(cls)["_empty"]
-        return found
+        empty: _Table = vars(cls)["_empty"]
+        return empty
 
     @classmethod
     def concat(cls: type[_Table], parts: Iterable[_Table]) -> _Table:
-        """All rows of all parts, in order."""
+        """Concatenate the rows of all parts."""
         filled = [part for part in parts if len(part)]
         if not filled:
             return cls.empty()
@@ -255,11 +253,11 @@ class ColumnTable:
         return cls(**{name: concat_columns(parts) for name, parts in columns.items()})
 
     def __getitem__(self: _Table, rows: slice) -> _Table:
-        """Some rows that follow each other, without a copy."""
+        """Return consecutive rows, without a copy."""
         return type(self)(**{name: getattr(self, name)[rows] for name in self._dtypes})
 
     def take(self: _Table, rows: Bool | Rows) -> _Table:
-        """Copy the rows that a mask (n,) or positions (k,) choose."""
+        """Copy the rows chosen by a mask (n,) or positions (k,)."""
         if rows.dtype == np.bool_ and rows.all():
             return self
         if not len(rows):
@@ -268,14 +266,14 @@ class ColumnTable:
 
 
 def _with_columns(kind: type[_Table], columns: Mapping[str, npt.NDArray[Any]]) -> _Table:
-    """A table as it was, without looking at its columns again."""
-    made = object.__new__(kind)
-    vars(made).update(columns)
-    return made
+    """Restore a table without checking its columns again."""
+    table = object.__new__(kind)
+    vars(table).update(columns)
+    return table
 
 
 def _packed_table(kind: Any, rows: int, packed: bytes) -> Any:
-    """A short table; those that are equal are one object as far as they are met soon."""
+    """Return a short table; equal ones are shared if they occur soon after each other."""
     if not rows:
         return kind.empty()
     if len(packed) > MOST_SHARED_BYTES:
@@ -289,16 +287,16 @@ def _shared_table(kind: Any, rows: int, packed: bytes) -> Any:
 
 
 def _unshared_table(kind: type[_Table], rows: int, packed: bytes) -> _Table:
-    made = object.__new__(kind)
-    object.__setattr__(made, "_packed_rows", rows)
-    object.__setattr__(made, "_packed", packed)
-    return made
+    table = object.__new__(kind)
+    object.__setattr__(table, "_packed_rows", rows)
+    object.__setattr__(table, "_packed", packed)
+    return table
 
 
 class TableBuilder(Generic[_Table]):
-    """Joins many small tables of one kind to a large one, as they come.
+    """Builder that joins many small tables of one kind to a large one.
 
-    The memory of the small ones is used again, and the last join frees each column as it goes.
+    The memory of the small ones is reused, and the last join frees each column as it goes.
     """
 
     def __init__(self, kind: type[_Table]) -> None:
@@ -307,10 +305,10 @@ class TableBuilder(Generic[_Table]):
         self._small: list[_Table] = []
         self._small_rows = 0
         self.rows = 0
-        """All rows so far."""
+        """Number of all rows so far."""
 
     def add(self, part: _Table) -> None:
-        """Put the rows of a table behind those that were added before."""
+        """Append the rows of a table."""
         self._small.append(part)
         self._small_rows += len(part)
         self.rows += len(part)
@@ -318,7 +316,7 @@ class TableBuilder(Generic[_Table]):
             self._join_small()
 
     def extend(self, other: TableBuilder[_Table]) -> None:
-        """Put the rows of another builder, which is empty then, behind those of this one."""
+        """Append the rows of another builder, which is empty afterwards."""
         self._join_small()
         other._join_small()
         self._large += other._large
@@ -332,7 +330,7 @@ class TableBuilder(Generic[_Table]):
         self._small_rows = 0
 
     def build(self, order: Rows | None = None) -> _Table:
-        """All rows, in another order if that is given; the builder is empty then."""
+        """Return all rows, optionally in another order; the builder is empty afterwards."""
         self._join_small()
         filled = [part for part in self._large if len(part)]
         self._large.clear()
@@ -340,9 +338,9 @@ class TableBuilder(Generic[_Table]):
             return self._kind.empty()
         columns = {name: [getattr(part, name) for part in filled] for name in self._kind._dtypes}
         filled.clear()
-        made: dict[str, npt.NDArray[Any]] = {}
+        built: dict[str, npt.NDArray[Any]] = {}
         for name in self._kind._dtypes:
             parts = columns.pop(name)
             joined = concat_columns(parts) if len(parts) > 1 else parts[0]
-            made[name] = joined if order is None else take(joined, order)
-        return self._kind(**made)
+            built[name] = joined if order is None else take(joined, order)
+        return self._kind(**built)

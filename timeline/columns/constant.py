@@ -9,12 +9,14 @@ import numpy as np
 import numpy.typing as npt
 
 SHORT = 256
-"""Columns of up to so many rows are one object for all who hold the same: small ranks have hundreds
-of them, and an array takes 200 bytes."""
+"""Columns of at most this many rows are shared if equal.
+
+Small ranks have hundreds of them, and an array takes 200 bytes.
+"""
 
 
 def constant(value: float, count: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Make a read-only column of `count` rows that all hold `value`; it takes the memory of one."""
+    """Return a read-only column of `count` rows with one value, stored once."""
     cell = np.array(value, dtype)
     if count <= SHORT and not cell.dtype.hasobject:
         return _short(cell.tobytes(), count, cell.dtype)
@@ -27,11 +29,11 @@ def _short(cell: bytes, count: int, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def _repeated(cell: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
-    made: npt.NDArray[Any] = np.ndarray((count,), cell.dtype, cell, strides=(0,))
-    made.flags.writeable = False
-    return made
+    values: npt.NDArray[Any] = np.ndarray((count,), cell.dtype, cell, strides=(0,))
+    values.flags.writeable = False
+    return values
 
 
 def is_constant(values: npt.NDArray[Any]) -> bool:
-    """Whether a column was made by `constant`."""
+    """Return whether a column was made by `constant`."""
     return values.strides == (0,)

@@ -1,4 +1,4 @@
-"""Groups of rows with equal keys, and one value for each group: a sum, an extreme."""
+"""Groups of rows with equal keys, and reductions by group such as sums and extremes."""
 
 from __future__ import annotations
 
@@ -31,26 +31,26 @@ class GroupBy:
     first: Rows
 
     def count(self) -> Int64:
-        """Return how many rows each group has, (k,)."""
+        """Return the number of rows of each group, (k,)."""
         return np.bincount(self.group, minlength=len(self.first)).astype(np.int64)
 
     def sum(self, values: Int64) -> Int64:
-        """The exact sum of the values (n,) of each group, (k,)."""
-        made = np.zeros(len(self.first), np.int64)
-        np.add.at(made, self.group, values)
-        return made
+        """Return the exact sum of the values (n,) of each group, (k,)."""
+        sums = np.zeros(len(self.first), np.int64)
+        np.add.at(sums, self.group, values)
+        return sums
 
     def least(self, values: Int64) -> Int64:
-        """The least of the values (n,) of each group, (k,)."""
-        made = np.full(len(self.first), np.iinfo(np.int64).max)
-        np.minimum.at(made, self.group, values)
-        return made
+        """Return the minimum of the values (n,) of each group, (k,)."""
+        minima = np.full(len(self.first), np.iinfo(np.int64).max)
+        np.minimum.at(minima, self.group, values)
+        return minima
 
     def greatest(self, values: Int64) -> Int64:
-        """The greatest of the values (n,) of each group, (k,)."""
-        made = np.full(len(self.first), np.iinfo(np.int64).min)
-        np.maximum.at(made, self.group, values)
-        return made
+        """Return the maximum of the values (n,) of each group, (k,)."""
+        maxima = np.full(len(self.first), np.iinfo(np.int64).min)
+        np.maximum.at(maxima, self.group, values)
+        return maxima
 
 
 def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
@@ -69,32 +69,32 @@ def sum_rows(
     least: Iterable[str] = (),
     greatest: Iterable[str] = (),
 ) -> tuple[_Table, Int64]:
-    """Return one row for each combination of keys, ascending, and which one each row is in, (n,).
+    """Return one row for each combination of keys, ascending, and the group of each row, (n,).
 
     Args:
-        keys, sums, least, greatest: names of columns. Others are as in the first row of each.
+        keys, sums, least, greatest: names of columns. Others are as in the first row of each group.
     """
     columns = table.columns()
     values = [columns[name] for name in keys]
     groups = group_by(
         len(table), [np.asarray(one, np.int64) if one.dtype == bool else one for one in values]
     )
-    made: dict[str, Any] = {name: groups.sum(columns[name]) for name in sums}
-    made |= {name: groups.least(columns[name]) for name in least}
-    made |= {name: groups.greatest(columns[name]) for name in greatest}
-    return replace(table.take(groups.first), **made), groups.group
+    reduced: dict[str, Any] = {name: groups.sum(columns[name]) for name in sums}
+    reduced |= {name: groups.least(columns[name]) for name in least}
+    reduced |= {name: groups.greatest(columns[name]) for name in greatest}
+    return replace(table.take(groups.first), **reduced), groups.group
 
 
 def group_numbers(count: int, keys: Iterable[Int64 | Codes]) -> Int64:
-    """The number of each row's group, (n,), in ascending order of the keys."""
+    """Return the number of each row's group, (n,), in ascending order of the keys."""
     number, _ = joined_keys(count, keys)
     return distinct_values(number)[1]
 
 
 def joined_keys(count: int, keys: Iterable[Int64 | Codes]) -> tuple[Int64, int]:
-    """A number per row, (n,), that ascends with the keys, and a bound of all; some may be unused.
+    """Return a number per row, (n,), that ascends with the keys, and an upper bound.
 
-    The bound is so small that a table with an entry for each number is small and fast.
+    Some numbers may be unused. The bound is small enough for a table with an entry per number.
     """
     joined: Int64 = constant(0, count, np.int64)
     bound = 1
@@ -105,8 +105,8 @@ def joined_keys(count: int, keys: Iterable[Int64 | Codes]) -> tuple[Int64, int]:
         if dense := dense_range(key):
             least, others = dense
         else:
-            found, number = distinct_values(key)
-            least, others = 0, len(found)
+            unique, number = distinct_values(key)
+            least, others = 0, len(unique)
         if bound * others > DENSE * count:
             joined, bound = _renumbered(joined)
         append = partial(_append, others, least)
@@ -116,7 +116,7 @@ def joined_keys(count: int, keys: Iterable[Int64 | Codes]) -> tuple[Int64, int]:
 
 
 def _append(others: int, least: int, joined: Int64, number: Int64 | Codes | Rows) -> Int64:
-    """Numbers that tell one of so many others, from the least on, behind what they told before."""
+    """Return numbers extended by another key with `others` values from `least` on."""
     appended = joined * others
     appended += number
     appended -= least
@@ -124,15 +124,15 @@ def _append(others: int, least: int, joined: Int64, number: Int64 | Codes | Rows
 
 
 def _renumbered(values: Int64) -> tuple[Int64, int]:
-    """Which of the distinct values each row holds, and how many those are."""
-    found, which = distinct_values(values)
-    return which, len(found)
+    """Return the position of each row's value among the distinct ones, and their number."""
+    keys, which = distinct_values(values)
+    return which, len(keys)
 
 
 def distinct_turns(
     values: npt.NDArray[_Integer],
 ) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The distinct values, ascending; for each row, which of them it holds; and the turn of each.
+    """Return the distinct values, ascending; the position of each row's; and the turn of each.
 
     The turn of a value is its number in the order of first rows.
 
@@ -140,14 +140,14 @@ def distinct_turns(
     >>> found.tolist(), which.tolist(), turn.tolist()
     ([3, 7], [1, 0, 1], [1, 0])
     """
-    found, which = distinct_values(values)
-    turn = np.empty(len(found), np.intp)
-    turn[np.argsort(_first_rows(which, len(found)))] = np.arange(len(found))
-    return found, which, turn
+    keys, which = distinct_values(values)
+    turn = np.empty(len(keys), np.intp)
+    turn[np.argsort(_first_rows(which, len(keys)))] = np.arange(len(keys))
+    return keys, which, turn
 
 
 def count_turns(*keys: npt.NDArray[Any]) -> Int64:
-    """Return how many rows with the same keys come before each row, (n,).
+    """Return the number of earlier rows with the same keys for each row, (n,).
 
     >>> count_turns(np.array([7, 3, 7])).tolist()
     [0, 0, 1]
@@ -181,10 +181,10 @@ def _first_rows(group: Rows | Int64, groups: int) -> Rows:
 
 @dataclass(frozen=True)
 class GroupRuns:
-    """Rows (n,) in order of their group, so that each group is a run: sums of it are fast.
+    """Rows (n,) sorted by group, so that each group is a run and reductions are fast.
 
-    order: (n,) the rows in that order, None where they are in it; first: (k,) where each group
-    begins in the order; members: (k,) how many rows it has.
+    order: (n,) the rows in that order, None if they are sorted; first: (k,) offset of each group in
+    the order; members: (k,) number of its rows.
     """
 
     order: Rows | None
@@ -193,7 +193,7 @@ class GroupRuns:
 
     @classmethod
     def of(cls, group: Int64) -> GroupRuns:
-        """Sort rows, given the number of each one's group: at least one, every number used."""
+        """Sort rows by the number of each one's group; at least one row, every number used."""
         in_order = bool((group[1:] >= group[:-1]).all())
         order = None if in_order else np.argsort(group, kind="stable")
         ordered = group if order is None else group[order]
@@ -202,33 +202,33 @@ class GroupRuns:
 
     @property
     def count(self) -> int:
-        """How many groups there are."""
+        """Return the number of groups."""
         return len(self.first)
 
     def least(self, values: Int64) -> Int64:
-        """The least of the values (n,) of each group, (k,)."""
-        found: Int64 = self._reduce(np.minimum, values)
-        return found
+        """Return the minimum of the values (n,) of each group, (k,)."""
+        minima: Int64 = self._reduce(np.minimum, values)
+        return minima
 
     def greatest(self, values: Int64) -> Int64:
-        """The greatest of the values (n,) of each group, (k,)."""
-        found: Int64 = self._reduce(np.maximum, values)
-        return found
+        """Return the maximum of the values (n,) of each group, (k,)."""
+        maxima: Int64 = self._reduce(np.maximum, values)
+        return maxima
 
     def sum(self, values: Int64) -> Int64:
-        """The exact sum of the values (n,) of each group, (k,)."""
+        """Return the exact sum of the values (n,) of each group, (k,)."""
         if is_constant(values):
             return spillable(self.members * values[0])
-        found: Int64 = self._reduce(np.add, values)
-        return found
+        sums: Int64 = self._reduce(np.add, values)
+        return sums
 
     def any(self, values: Bool) -> Bool:
-        """Whether any of the values (n,) of each group is true, (k,)."""
-        found: Bool = self._reduce(np.logical_or, values)
-        return found
+        """Return a mask of the groups with any true value (n,), (k,)."""
+        mask: Bool = self._reduce(np.logical_or, values)
+        return mask
 
     def single(self, values: Int64, otherwise: int) -> Int64:
-        """The value of each group of one row, and of groups of several another value; (k,)."""
+        """Return the value of each group of one row, and `otherwise` for larger groups; (k,)."""
         first = self._ordered(values)[self.first]
         return spillable(np.where(self.members == 1, first, otherwise))
 
@@ -239,7 +239,7 @@ class GroupRuns:
         return values if self.order is None else values[self.order]
 
     def stretches(self, least_rows: int) -> Iterator[slice]:
-        """Groups that follow each other, in slices of about so many rows."""
+        """Yield slices of consecutive groups with about `least_rows` rows each."""
         last = 0
         while last < self.count:
             after = int(np.searchsorted(self.first, self.first[last] + least_rows))
@@ -247,7 +247,7 @@ class GroupRuns:
             yield slice(first, last)
 
     def rows(self, groups: slice) -> Rows:
-        """The rows of some groups that follow each other."""
+        """Return the rows of consecutive groups."""
         first = self.first[groups.start]
         stop = first + int(self.members[groups].sum())
         return np.arange(first, stop) if self.order is None else self.order[first:stop]

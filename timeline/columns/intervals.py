@@ -1,4 +1,4 @@
-"""Arithmetic of half-open intervals: union, difference, length, and which is open at a moment."""
+"""Arithmetic of half-open intervals: union, difference, length, and lookup by time."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ class IntervalSet(Columnar):
 
     @property
     def total_ns(self) -> int:
-        """The summed length."""
+        """Return the total length."""
         return int((self.end_ns - self.start_ns).sum())
 
     @property
     def span_ns(self) -> tuple[int, int] | None:
-        """First start and last end, or None where there is no interval."""
+        """Return the first start and last end, None without intervals."""
         if not len(self):
             return None
         return int(self.start_ns[0]), int(self.end_ns[-1])
@@ -64,7 +64,7 @@ def union(start_ns: Int64, end_ns: Int64) -> IntervalSet:
 
 
 def union_of_sets(left: IntervalSet, *others: IntervalSet) -> IntervalSet:
-    """What any of the sets covers.
+    """Return the time that any of the sets covers.
 
     >>> left, right = union(np.array([0]), np.array([4])), union(np.array([2]), np.array([9]))
     >>> both = union_of_sets(left, right)
@@ -83,7 +83,7 @@ def union_of_sets(left: IntervalSet, *others: IntervalSet) -> IntervalSet:
 
 
 def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
-    """The part of `left` that `right` does not cover.
+    """Return the part of `left` that `right` does not cover.
 
     >>> rest = subtract(union(np.array([0]), np.array([9])), union(np.array([2]), np.array([4])))
     >>> rest.start_ns.tolist(), rest.end_ns.tolist()
@@ -95,7 +95,7 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     count = np.searchsorted(right.start_ns, left.end_ns, side="left") - first
     if not count.any():
         return left
-    # What is left of an interval lies before, between and behind those that it meets.
+    # The rest of an interval lies before, between and after those that it overlaps.
     last = np.cumsum(count + 1) - 1
     is_first, is_last = np.zeros((2, len(left) + int(count.sum())), np.bool_)
     is_first[last - count], is_last[last] = True, True
@@ -113,7 +113,7 @@ def intersect(left: IntervalSet, right: IntervalSet) -> IntervalSet:
 
 
 def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
-    """How much of the time before each moment (n,) the intervals cover, (n,).
+    """Return how much time before each timestamp (n,) the intervals cover, (n,).
 
     >>> covered_until(union(np.array([0, 5]), np.array([2, 9])), np.array([1, 4, 7])).tolist()
     [1, 2, 4]
@@ -128,7 +128,7 @@ def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
 
 
 def covered_between(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
-    """Return how much of each of some times (n,) the intervals cover; 0 where one ends too early.
+    """Return how much time in each period (n,) the intervals cover; 0 if it ends before it starts.
 
     >>> covered_between(union(np.array([0, 5]), np.array([2, 9])), np.array([1]), np.array([6]))
     array([2])
@@ -138,7 +138,9 @@ def covered_between(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> I
 
 
 def reached_at(intervals: IntervalSet, covered_ns: Int64) -> Int64:
-    """When the intervals have covered so much time (n,), each more than 0 and at most all, (n,).
+    """Return when the intervals have covered each amount of time (n,).
+
+    Each amount must be more than 0 and at most the total.
 
     >>> reached_at(union(np.array([0, 5]), np.array([2, 9])), np.array([1, 2, 4])).tolist()
     [1, 2, 7]
@@ -150,7 +152,7 @@ def reached_at(intervals: IntervalSet, covered_ns: Int64) -> Int64:
 
 
 def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
-    """The half-open interval that began last at each moment, if it still goes on, else -1.
+    """Return the half-open interval that began last at each timestamp, -1 if it has ended.
 
     Args:
         moments_ns: (n,) int64, in any order.
@@ -171,15 +173,15 @@ def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
 
 
 def only_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Rows, Int64]:
-    """The half-open interval that each moment lies in where that is one alone, and how many do.
+    """Return the only half-open interval around each timestamp, and how many there are.
 
     Args:
         moments_ns: (n,) int64, in any order.
         start_ns, end_ns: (k,) int64, in any order, ``end_ns[i] >= start_ns[i]``.
 
     Returns:
-        rows: (n,) rows of the intervals, -1 where none or several are open.
-        count: (n,) how many intervals are open.
+        rows: (n,) rows of the intervals, -1 if none or several are open.
+        count: (n,) number of open intervals.
 
     >>> rows, count = only_open_at(np.array([1, 4, 9]), np.array([0, 3]), np.array([8, 5]))
     >>> rows.tolist(), count.tolist()
@@ -188,7 +190,7 @@ def only_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Row
     by_start, by_end = np.argsort(start_ns), np.argsort(end_ns)
     begun = np.searchsorted(start_ns[by_start], moments_ns, side="right")
     ended = np.searchsorted(end_ns[by_end], moments_ns, side="right")
-    # All that have begun, less all that have ended: of one open interval, that is its row.
+    # The sum of rows begun minus the sum of rows ended is the row of a single open interval.
     row_sums = np.cumsum(np.append(0, by_start))[begun] - np.cumsum(np.append(0, by_end))[ended]
     count = begun - ended
     return np.where(count == 1, row_sums, -1), count

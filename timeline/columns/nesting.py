@@ -1,4 +1,4 @@
-"""Nested intervals: the order and depth of their edges, what is around, and what is open when."""
+"""Nested intervals: order and depth of their edges, parents, and the open interval at a time."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ except ImportError:
     _nesting = None  # type: ignore[assignment]
 
 PIECE_ROWS = 1 << 16
-"""Intervals that are worked on at a time, where nothing is open in between."""
+"""Minimum number of intervals processed at a time, split where none is open."""
 
 
 def is_compiled() -> bool:
-    """Whether this installation has the compiled module."""
+    """Return whether this installation has the compiled module."""
     return _nesting is not None
 
 
@@ -28,11 +28,11 @@ def is_compiled() -> bool:
 class Edges:
     """The 2n edges of n intervals in drawing order.
 
-    row: (2n,) the interval an edge belongs to; is_end: (2n,); time_ns: (2n,);
-    depth: (2n,) open intervals outside the edge's own, as a stack would count them.
+    row: (2n,) the interval an edge belongs to; is_end: (2n,); time_ns: (2n,); depth: (2n,) open
+    intervals outside the edge's own, as a stack would count them.
 
-    At one moment: ends come first (inner before outer), then beginnings (outer before inner),
-    and an interval without length has its two edges next to each other.
+    At equal times, ends come first (inner before outer), then beginnings (outer before inner), and
+    an interval without length has its two edges next to each other.
     """
 
     row: Rows
@@ -41,7 +41,7 @@ class Edges:
     depth: Int64
 
     def nested(self) -> bool:
-        """Whether every two intervals are disjoint or one lies inside the other."""
+        """Return whether every two intervals are disjoint or one lies inside the other."""
         order = np.argsort(self.depth, kind="stable")
         row = self.row[order]
         return bool((row[0::2] == row[1::2]).all())
@@ -50,26 +50,26 @@ class Edges:
 def order_edges(start_ns: Int64, end_ns: Int64) -> Edges:
     """Order the edges of intervals, given in any order.
 
-    Intervals that cross are ordered too, but then `Edges.nested` is false and a stack machine
-    such as Perfetto's would close the wrong one.
+    Intervals that cross are ordered too, but then `Edges.nested` is false and a stack machine such
+    as Perfetto's would close the wrong one.
     """
-    found = _edges_by_stack(start_ns, end_ns)
-    return _edges_by_sorting(start_ns, end_ns) if found is None else found
+    edges = _edges_by_stack(start_ns, end_ns)
+    return _edges_by_sorting(start_ns, end_ns) if edges is None else edges
 
 
 def _edges_by_stack(start_ns: Int64, end_ns: Int64) -> Edges | None:
-    """The edges of intervals none of which cross; None where some do or nothing is compiled."""
+    """Return the edges of intervals; None if some cross or the compiled module is missing."""
     if _nesting is None:
         return None
     order = _by_start(start_ns, end_ns)
     if order is not None:
         start_ns, end_ns = start_ns[order], end_ns[order]
-    found = _nesting.edges(start_ns.tobytes(), end_ns.tobytes())
-    if found is None:
+    columns = _nesting.edges(start_ns.tobytes(), end_ns.tobytes())
+    if columns is None:
         return None
-    row, time_ns, depth = (np.frombuffer(found[at], np.int64) for at in (0, 2, 3))
+    row, time_ns, depth = (np.frombuffer(columns[at], np.int64) for at in (0, 2, 3))
     row = row if order is None else order[row]
-    return Edges(row, np.frombuffer(found[1], np.bool_), time_ns, depth)
+    return Edges(row, np.frombuffer(columns[1], np.bool_), time_ns, depth)
 
 
 def _edges_by_sorting(start_ns: Int64, end_ns: Int64) -> Edges:
@@ -86,27 +86,27 @@ def _edges_by_sorting(start_ns: Int64, end_ns: Int64) -> Edges:
     begin_ns, close_ns, point_ns = start_ns[begins], end_ns[ends], start_ns[points]
     count = np.arange(len(some))
     closed = np.searchsorted(close_ns, begin_ns, side="right")
-    # Ends take the positions that beginnings leave.
+    # Ends take the remaining positions.
     closes = np.ones(2 * len(some), np.bool_)
     closes[count + closed] = False
     opened = np.flatnonzero(closes) - count
-    made = _EdgeColumns.of(2 * len(start_ns))
+    columns = _EdgeColumns.of(2 * len(start_ns))
     at = count + closed + 2 * np.searchsorted(point_ns, begin_ns, side="left")
-    made.put(at, begins, begin_ns, count - closed, is_end=False)
+    columns.put(at, begins, begin_ns, count - closed, is_end=False)
     at = count + opened + 2 * np.searchsorted(point_ns, close_ns, side="left")
-    made.put(at, ends, close_ns, opened - count - 1, is_end=True)
+    columns.put(at, ends, close_ns, opened - count - 1, is_end=True)
     if len(points):
         opened = np.searchsorted(begin_ns, point_ns, side="right")
         closed = np.searchsorted(close_ns, point_ns, side="right")
         at = 2 * np.arange(len(points)) + opened + closed
-        made.put(at, points, point_ns, opened - closed, is_end=False)
-        made.put(at + 1, points, point_ns, opened - closed, is_end=True)
-    return Edges(made.row, made.is_end, made.time_ns, made.depth)
+        columns.put(at, points, point_ns, opened - closed, is_end=False)
+        columns.put(at + 1, points, point_ns, opened - closed, is_end=True)
+    return Edges(columns.row, columns.is_end, columns.time_ns, columns.depth)
 
 
 @dataclass(frozen=True)
 class _EdgeColumns:
-    """The columns of Edges while they are filled."""
+    """Columns of Edges while they are filled."""
 
     row: Rows
     is_end: Bool
@@ -131,13 +131,13 @@ class _EdgeColumns:
 def split_at_gaps(
     start_ns: Int64, end_ns: Int64, least: int = PIECE_ROWS, *, touching: bool = False
 ) -> Iterator[Rows]:
-    """Rows of intervals in runs of at least `least`, such that no interval is open between runs.
+    """Split intervals into runs of at least `least`, with no interval open between runs.
 
-    Rows of a run are in order of start, the outer one first, and runs in order of time, so
-    whatever depends on nesting can be worked out run by run, in little memory.
+    Rows of a run are in order of start, the outer one first, and runs in order of time, so nesting
+    can be computed run by run, in little memory.
 
     Args:
-        touching: whether a run may begin at the moment at which the one before ends.
+        touching: whether a run may begin at the time at which the one before ends.
     """
     order = _by_start(start_ns, end_ns)
     rows = np.arange(len(start_ns)) if order is None else order
@@ -147,7 +147,7 @@ def split_at_gaps(
     ordered = start_ns if order is None else take(start_ns, order)
     ends_ns = end_ns if order is None else take(end_ns, order)
     reach_ns = np.maximum.accumulate(ends_ns)
-    # An interval without length at a moment where another ends or begins stays with it.
+    # An interval without length stays with one that ends or begins at the same time.
     quiet = np.flatnonzero(ordered[1:] > reach_ns[:-1]) + 1
     if touching:
         meeting = np.flatnonzero(ordered[1:] == reach_ns[:-1]) + 1
@@ -163,9 +163,9 @@ def split_at_gaps(
 
 
 def _by_start(start_ns: Int64, end_ns: Int64) -> Rows | None:
-    """The rows in order of start, the outer one first; None where they are in it.
+    """Return the rows in order of start, the outer one first; None if they are in this order.
 
-    Most are in that order in blocks, which one sort makes use of; two sorts would not.
+    Most are in order in blocks; a single sort makes use of that, two sorts would not.
     """
     if _in_order(start_ns, end_ns):
         return None
@@ -180,18 +180,18 @@ def _by_start(start_ns: Int64, end_ns: Int64) -> Rows | None:
 
 
 def _in_order(start_ns: Int64, end_ns: Int64) -> bool:
-    """Whether intervals are in order of start, the outer one first."""
+    """Return whether intervals are in order of start, the outer one first."""
     before, after = start_ns[:-1], start_ns[1:]
     return bool(((before < after) | ((before == after) & (end_ns[:-1] >= end_ns[1:]))).all())
 
 
 @dataclass(frozen=True)
 class Events:
-    """What is drawn of intervals one after the other, in k rows.
+    """Consecutive drawing events of intervals, in k rows.
 
-    row: the interval, which begins, ends, or does both with no other event between; begin_ns and
-    end_ns: the time since the event before; begins, ends: which of the two there are, None where
-    all rows have both.
+    row: the interval, which begins, ends, or does both without another event in between; begin_ns
+    and end_ns: time since the previous event; begins, ends: masks of the two, None if all rows have
+    both.
     """
 
     row: Rows
@@ -204,7 +204,7 @@ class Events:
         return len(self.row)
 
     def between(self, first: int, stop: int) -> Events:
-        """Some rows that follow each other."""
+        """Return consecutive rows."""
         part = slice(first, stop)
         return Events(
             self.row[part],
@@ -216,22 +216,25 @@ class Events:
 
 
 def nested_events(start_ns: Int64, end_ns: Int64, before_ns: int) -> Events:
-    """The events of nested intervals, given in any order; the first tells time since before_ns."""
-    found = _events_by_stack(start_ns, end_ns, before_ns)
-    return _events_of(order_edges(start_ns, end_ns), before_ns) if found is None else found
+    """Return the events of nested intervals, given in any order.
+
+    The first event is relative to before_ns.
+    """
+    events = _events_by_stack(start_ns, end_ns, before_ns)
+    return _events_of(order_edges(start_ns, end_ns), before_ns) if events is None else events
 
 
 def _events_by_stack(start_ns: Int64, end_ns: Int64, before_ns: int) -> Events | None:
-    """The events of intervals none of which cross; None where some do or nothing is compiled."""
+    """Return the events of intervals; None if some cross or the compiled module is missing."""
     if _nesting is None:
         return None
     order = _by_start(start_ns, end_ns)
     if order is not None:
         start_ns, end_ns = start_ns[order], end_ns[order]
-    found = _nesting.events(start_ns.tobytes(), end_ns.tobytes(), before_ns)
-    if found is None:
+    columns = _nesting.events(start_ns.tobytes(), end_ns.tobytes(), before_ns)
+    if columns is None:
         return None
-    count, *numbers, begins, ends = found
+    count, *numbers, begins, ends = columns
     row, since_ns, until_ns = (np.frombuffer(one, np.int64, count) for one in numbers)
     return Events(
         row if order is None else order[row],
@@ -243,7 +246,7 @@ def _events_by_stack(start_ns: Int64, end_ns: Int64, before_ns: int) -> Events |
 
 
 def _events_of(edges: Edges, before_ns: int) -> Events:
-    """Events one by one as rows, but an end that follows its beginning in the row of that."""
+    """Return one row per event, but an end right after its beginning shares the row."""
     since_ns = np.diff(edges.time_ns, prepend=before_ns)
     follows = np.zeros(len(edges.row), np.bool_)
     follows[1:] = edges.is_end[1:] & ~edges.is_end[:-1]
@@ -254,7 +257,7 @@ def _events_of(edges: Edges, before_ns: int) -> Events:
 
 
 def find_parents(edges: Edges) -> Rows:
-    """The innermost interval around each of nested intervals, (n,) rows, -1 for none."""
+    """Return the innermost interval around each of nested intervals, (n,) rows, -1 for none."""
     if _nesting is None:
         return _parents_by_sorting(edges)
     columns = edges.row.astype(np.int64, copy=False), edges.is_end, edges.depth
@@ -281,14 +284,14 @@ def _parents_by_sorting(edges: Edges) -> Rows:
 
 
 def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
-    """The innermost of nested intervals that is open at each moment, (m,) rows, -1 for none.
+    """Return the innermost nested interval open at each timestamp, (m,) rows, -1 for none.
 
-    An interval that starts at the moment is open, one that ends at it is not; an interval without
-    length counts as open at its own moment when nothing longer starts there.
+    An interval that starts at the timestamp is open, one that ends at it is not; an interval
+    without length counts as open at its own time if nothing longer starts there.
     """
-    found = np.full(len(moments_ns), -1, np.intp)
+    rows_open = np.full(len(moments_ns), -1, np.intp)
     if not len(start_ns) or not len(moments_ns):
-        return found
+        return rows_open
     by_time = np.argsort(moments_ns, kind="stable")
     ordered = moments_ns[by_time]
     for rows in split_at_gaps(start_ns, end_ns):
@@ -297,27 +300,27 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
         if stop > first:
             asked = by_time[first:stop]
             at = _innermost(start_ns[rows], end_ns[rows], ordered[first:stop])
-            found[asked] = np.where(at >= 0, rows[at], found[asked])
-    return found
+            rows_open[asked] = np.where(at >= 0, rows[at], rows_open[asked])
+    return rows_open
 
 
 def _innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
-    found = latest_open(start_ns, end_ns, moments_ns)
+    latest = latest_open(start_ns, end_ns, moments_ns)
     points = np.flatnonzero(start_ns == end_ns)
     if len(points):
         at = np.searchsorted(start_ns[points], moments_ns, side="right") - 1
         point = points[np.maximum(at, 0)]
         is_here = (at >= 0) & (start_ns[point] == moments_ns)
-        is_alone = (found < 0) | (start_ns[found] < moments_ns)
-        found = np.where(is_here & is_alone, point, found)
-    return found
+        is_alone = (latest < 0) | (start_ns[latest] < moments_ns)
+        latest = np.where(is_here & is_alone, point, latest)
+    return latest
 
 
 def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
-    """Of the intervals that are open at a moment the one that began last, (m,) rows, -1 for none.
+    """Return the open interval at each timestamp that began last, (m,) rows, -1 for none.
 
-    Intervals may cross, as those do whose times were rounded; of nested ones it is the innermost.
-    Takes O(n log n), and without the compiled module more where calls are nested deeper than that.
+    Intervals may cross if their times were rounded; of nested ones it is the innermost. Takes O(n
+    log n), and without the compiled module more if intervals are nested deeper than that.
     """
     if not len(start_ns):
         return np.full(len(moments_ns), -1, np.intp)
@@ -325,10 +328,10 @@ def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     if order is not None:
         start_ns, end_ns = start_ns[order], end_ns[order]
     if _nesting is None:
-        found = _latest_by_searching(start_ns, end_ns, moments_ns)
+        latest = _latest_by_searching(start_ns, end_ns, moments_ns)
     else:
-        found = _latest_by_stack(start_ns, end_ns, moments_ns)
-    return found if order is None else np.where(found >= 0, order[found], -1)
+        latest = _latest_by_stack(start_ns, end_ns, moments_ns)
+    return latest if order is None else np.where(latest >= 0, order[latest], -1)
 
 
 def _latest_by_stack(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
@@ -341,29 +344,29 @@ def _latest_by_stack(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     latest = _rows_of(_nesting.latest_open(*columns))
     if by_time is None:
         return latest
-    found = np.empty_like(latest)
-    found[by_time] = latest
-    return found
+    in_order = np.empty_like(latest)
+    in_order[by_time] = latest
+    return in_order
 
 
 def _latest_by_searching(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     reach_ns = np.maximum.accumulate(end_ns)
     before = _open_before(start_ns, end_ns, reach_ns)
-    found = np.searchsorted(start_ns, moments_ns, side="right") - 1
-    found[(found >= 0) & (reach_ns[found] <= moments_ns)] = -1
-    closed = np.flatnonzero((found >= 0) & (end_ns[found] <= moments_ns))
+    latest = np.searchsorted(start_ns, moments_ns, side="right") - 1
+    latest[(latest >= 0) & (reach_ns[latest] <= moments_ns)] = -1
+    closed = np.flatnonzero((latest >= 0) & (end_ns[latest] <= moments_ns))
     while len(closed):
-        at = before[found[closed]]
-        found[closed] = at
+        at = before[latest[closed]]
+        latest[closed] = at
         closed = closed[(at >= 0) & (end_ns[at] <= moments_ns[closed])]
-    return found
+    return latest
 
 
 def open_around(start_ns: Int64, end_ns: Int64) -> Rows:
-    """Of the intervals open when each one begins the one that began last, (n,) rows, -1 for none.
+    """Return the interval open at the start of each one that began last, (n,) rows, -1 for none.
 
-    Intervals are in order of start, the outer one first, and may cross. What is found makes them a
-    tree: all that lie between an interval and the next one that is not below it are below it.
+    Intervals are in order of start, the outer one first, and may cross. The result is a tree: all
+    intervals between one and the next that is not below it are below it.
     """
     if not len(start_ns):
         return np.empty(0, np.intp)
@@ -373,43 +376,43 @@ def open_around(start_ns: Int64, end_ns: Int64) -> Rows:
 
 
 def are_exceeded(start_ns: Int64, end_ns: Int64) -> Bool:
-    """Which intervals end before one does that begins while they run, (n,).
+    """Return a mask of the intervals that end before one that begins while they run, (n,).
 
     Intervals are in order of start, the outer one first.
     """
     if _nesting is not None:
-        found = _nesting.are_exceeded(start_ns.tobytes(), end_ns.tobytes())
-        return np.frombuffer(bytearray(found), np.bool_)
+        mask = _nesting.are_exceeded(start_ns.tobytes(), end_ns.tobytes())
+        return np.frombuffer(bytearray(mask), np.bool_)
     return _exceeded_by_searching(start_ns, end_ns)
 
 
 def _exceeded_by_searching(start_ns: Int64, end_ns: Int64) -> Bool:
-    found = np.zeros(len(start_ns), np.bool_)
+    exceeded = np.zeros(len(start_ns), np.bool_)
     behind = np.searchsorted(start_ns, end_ns, side="left")
     rows = np.flatnonzero(behind > np.arange(1, len(start_ns) + 1))
-    # The last end of any number of intervals in a row is that of two powers of two of them.
+    # The last end of a run of intervals is that of two overlapping runs of 2^k intervals.
     power = np.frexp(behind[rows] - rows - 1)[1] - 1
     last_ns = end_ns
     for exponent in range(int(power.max(initial=-1)) + 1):
         width = 1 << exponent
         same = rows[power == exponent]
         reach_ns = np.maximum(last_ns[same + 1], last_ns[behind[same] - width])
-        found[same] = reach_ns > end_ns[same]
+        exceeded[same] = reach_ns > end_ns[same]
         last_ns = np.maximum(last_ns[:-width], last_ns[width:])
-    return found
+    return exceeded
 
 
 def _open_before(start_ns: Int64, end_ns: Int64, reach_ns: Int64) -> Rows:
-    """Of the intervals before each one in order the last that is open when it starts, -1 for none.
+    """Return the last interval before each one that is open when it starts, -1 for none.
 
-    All that lie between an interval and the one found have ended when it starts, so that one that
-    has ended too gives way to what was found for it: twice as many are passed each time.
+    Intervals are in order. All between an interval and its candidate have ended when it starts, so
+    a candidate that has ended is replaced by its own candidate; the distance doubles each round.
     """
-    found = np.arange(len(start_ns)) - 1
-    found[1:][reach_ns[:-1] <= start_ns[1:]] = -1
-    closed = np.flatnonzero((found >= 0) & (end_ns[found] <= start_ns))
+    open_row = np.arange(len(start_ns)) - 1
+    open_row[1:][reach_ns[:-1] <= start_ns[1:]] = -1
+    closed = np.flatnonzero((open_row >= 0) & (end_ns[open_row] <= start_ns))
     while len(closed):
-        at = found[found[closed]]
-        found[closed] = at
+        at = open_row[open_row[closed]]
+        open_row[closed] = at
         closed = closed[(at >= 0) & (end_ns[at] <= start_ns[closed])]
-    return found
+    return open_row

@@ -1,4 +1,4 @@
-"""Quartiles and the standard deviation of values by group, exact and without a loop."""
+"""Quartiles and standard deviations of values by group, exact and without a loop."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from timeline.columns.columns import Int64
 
 @dataclass(frozen=True)
 class Quartiles:
-    """A row per group, (k,) each: quartiles, and the standard deviation of all of its values.
+    """Quartiles and standard deviation of all values of a group, one row per group, (k,) each.
 
-    They are rounded to whole numbers. count: how many values there are; where it is 0 the rest is 0
-    too, and means nothing.
+    They are rounded to whole numbers. count: number of values; if it is 0, the rest is 0 too and
+    has no meaning.
     """
 
     count: Int64
@@ -25,7 +25,7 @@ class Quartiles:
 
 
 def quartiles_by_group(group: Int64, values: Int64, groups: int) -> Quartiles:
-    """Quartiles between neighbouring values are interpolated, as `numpy.quantile` does.
+    """Return the quartiles by group, interpolated between neighbours like `numpy.quantile`.
 
     Args:
         group: (n,) the number of each value's group, below `groups`; in any order.
@@ -36,30 +36,33 @@ def quartiles_by_group(group: Int64, values: Int64, groups: int) -> Quartiles:
     ([1, 7], [2, 7], [2, 0])
     """
     order = np.lexsort((values, group))
-    ordered, its_group = values[order], group[order]
-    count = np.bincount(its_group, minlength=groups).astype(np.int64)
+    ordered, ordered_group = values[order], group[order]
+    count = np.bincount(ordered_group, minlength=groups).astype(np.int64)
     first = np.cumsum(count) - count
     low, middle, high = (_quartile(ordered, first, count, which) for which in (1, 2, 3))
-    return Quartiles(count, low, middle, high, _deviation(ordered, its_group, count))
+    return Quartiles(count, low, middle, high, _deviation(ordered, ordered_group, count))
 
 
 def _quartile(ordered: Int64, first: Int64, count: Int64, which: int) -> Int64:
-    found = np.zeros(len(count), np.int64)
+    quartile = np.zeros(len(count), np.int64)
     some = np.flatnonzero(count)
     below, quarters = np.divmod((count[some] - 1) * which, 4)
     low = ordered[first[some] + below]
     high = ordered[first[some] + np.minimum(below + 1, count[some] - 1)]
-    found[some] = low + ((high - low) * quarters + 2) // 4
-    return found
+    quartile[some] = low + ((high - low) * quarters + 2) // 4
+    return quartile
 
 
-def _deviation(ordered: Int64, its_group: Int64, count: Int64) -> Int64:
-    """Of differences from whole means: times themselves are too large for the square of a float."""
-    known = np.maximum(count, 1)
+def _deviation(ordered: Int64, group: Int64, count: Int64) -> Int64:
+    """Return the standard deviation of each group.
+
+    It is computed from differences to integer means, since the squares of times exceed a float.
+    """
+    divisor = np.maximum(count, 1)
     sums = np.zeros(len(count), np.int64)
-    np.add.at(sums, its_group, ordered)
-    mean = sums // known
-    off = (ordered - mean[its_group]).astype(np.float64)
-    square = np.bincount(its_group, off * off, len(count)) / known
-    rest = (sums - mean * known) / known
+    np.add.at(sums, group, ordered)
+    mean = sums // divisor
+    off = (ordered - mean[group]).astype(np.float64)
+    square = np.bincount(group, off * off, len(count)) / divisor
+    rest = (sums - mean * divisor) / divisor
     return np.round(np.sqrt(np.maximum(square - rest * rest, 0))).astype(np.int64)

@@ -1,7 +1,7 @@
-"""Short columns, of which those that are equal are one object for all who hold them.
+"""Short columns, shared if equal.
 
-Of thousands of small ranks each holds hundreds of columns of some rows. Nearly all of what an array
-of two numbers takes is the array, and most of them hold what those of other ranks hold too.
+Thousands of small ranks have hundreds of columns of a few rows each. Nearly all of the memory of
+such an array is overhead, and most columns equal those of other ranks.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 MOST_SHARED_BYTES = 512
-"""What is longer is hardly ever equal to anything else."""
+"""Longer columns are hardly ever equal to another."""
 
 
 def short_column(values: bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
-    """A read-only column of these bytes."""
-    made = _shared if len(values) <= MOST_SHARED_BYTES else _column
-    return made(values, dtype)
+    """Return a read-only column of these bytes."""
+    make = _shared if len(values) <= MOST_SHARED_BYTES else _column
+    return make(values, dtype)
 
 
 def _column(values: bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:

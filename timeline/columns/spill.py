@@ -1,7 +1,7 @@
-"""Files for columns beyond what memory may hold; they are mapped, so that columns read alike.
+"""Files for columns that exceed the memory limit; they are mapped, so that columns read alike.
 
-Tables and the functions on columns hand what they make to `spillable`. Nothing else calls this
-module but the chunks of this package, and what maps files itself.
+Tables and the functions on columns pass their results to `spillable`. Only the chunks of this
+package, and code that maps files itself, call this module otherwise.
 """
 
 from __future__ import annotations
@@ -22,23 +22,26 @@ import numpy.typing as npt
 from timeline.errors import OutputError
 
 FILE_BYTES = 256 << 20
-"""The size of a file, unless one column is larger."""
+"""Size of a file, unless one column is larger."""
 ALIGNED_BYTES = 64
 BYTES_BETWEEN_DROPS = 16 << 20
-"""After so many bytes that were read the memory of columns in files is given back."""
+"""After reading this many bytes, the memory of columns in files is released."""
 SUPPORTED = hasattr(os, "posix_fallocate") and hasattr(mmap, "MADV_DONTNEED")
-"""Whether the system, as Linux does, can reserve bytes on a disk and take back memory."""
+"""True if the system, like Linux, can reserve bytes on a disk and release mapped memory."""
 
 
 _Free = Callable[["_File", int, int], None]
-"""What is told of a file, a beginning and a size."""
+"""Callback that frees bytes: file, offset and size."""
 
 
 class _File:
-    """A file without a name, all of it mapped, and the gaps between its columns."""
+    """An unnamed file, completely mapped, and the gaps between its columns."""
 
     def __init__(self, size: int) -> None:
-        """Raises OSError where the disk is too full for it: later writes would fail otherwise."""
+        """Create the file.
+
+        Raises OSError if the disk has no room, since later writes would fail.
+        """
         self.file: IO[bytes] = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
         weakref.finalize(self, self.file.close)
         os.posix_fallocate(self.file.fileno(), 0, size)
@@ -46,7 +49,7 @@ class _File:
         self._gaps = [(0, size)]
 
     def take(self, size: int) -> int | None:
-        """Take bytes from the first gap that has enough; where they begin, or None."""
+        """Reserve bytes in the first sufficient gap; return their offset, None if there is none."""
         for number, (first, length) in enumerate(self._gaps):
             if length >= size:
                 self._gaps[number : number + 1] = (
@@ -56,7 +59,7 @@ class _File:
         return None
 
     def give_back(self, first: int, size: int) -> None:
-        """Make a gap of bytes that were taken, joined with the gaps beside it."""
+        """Free reserved bytes, merging them with adjacent gaps."""
         if not size:
             return
         gaps = self._gaps
@@ -89,16 +92,16 @@ def write_at(file: int, data: memoryview, at: int) -> None:
 
 
 class Extent:
-    """Reserved bytes of a file for one column; they are free when nothing uses them any more."""
+    """Reserved bytes of a file for one column; they are freed when nothing uses them any more."""
 
     def __init__(self, file: _File, first: int, size: int, free: _Free) -> None:
-        """free: is told of the bytes as soon as nothing uses them."""
+        """Own the bytes until nothing uses them, then call `free`."""
         self._file, self._first, self._size, self._free = file, first, size, free
         self._unused = weakref.finalize(self, free, file, first, size)
         self._unused.atexit = False
 
     def write(self, offset: int, values: npt.NDArray[Any]) -> None:
-        """Write values so many bytes behind the beginning of the extent.
+        """Write values at an offset in bytes from the beginning of the extent.
 
         Raises:
             OutputError: the disk fails.
@@ -108,7 +111,7 @@ class Extent:
         write_at(self._file.file.fileno(), data, self._first + offset)
 
     def column(self, rows: int, dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-        """What was written, read-only, once; its bytes are free when the last view is gone."""
+        """Return the written values, read-only, once; the bytes are freed with the last view."""
         values: npt.NDArray[Any] = np.frombuffer(self._file.mapping, dtype, rows, self._first)
         used = align(values.nbytes)
         self._unused.detach()
@@ -118,21 +121,21 @@ class Extent:
 
 
 class SpillFiles:
-    """The files of this process; one that was forked has files of its own."""
+    """Files of this process; a forked process has files of its own."""
 
     def __init__(self) -> None:
         self._pool, self._process = _FilePool(), os.getpid()
         self._read_bytes = 0
 
     def count_read(self, size: int) -> None:
-        """Note that so much was read, and give back memory where that is much by now."""
+        """Count bytes that were read, and release memory after many of them."""
         self._read_bytes += size
         if self._read_bytes >= BYTES_BETWEEN_DROPS:
             self._read_bytes = 0
             self.drop_pages()
 
     def reserve(self, size: int) -> Extent | None:
-        """Bytes for a column; None where no file can be had."""
+        """Reserve bytes for a column; None if no file can be created."""
         if not SUPPORTED:
             return None
         if self._process != os.getpid():
@@ -140,19 +143,19 @@ class SpillFiles:
         return self._pool.reserve(align(size))
 
     def watch(self, mapping: mmap.mmap) -> None:
-        """Give back the memory of another file too, as long as it is mapped."""
+        """Release the memory of another file too, as long as it is mapped."""
         if SUPPORTED:
             self._pool.watch(mapping)
 
     def drop_pages(self) -> None:
-        """Give back the memory of all columns; it fills again as they are read."""
+        """Release the memory of all columns in files; it is loaded again when they are read."""
         for reference in list(self._pool.mappings.values()):
             if (mapping := reference()) is not None:
                 mapping.madvise(mmap.MADV_DONTNEED)
 
 
 class _FilePool:
-    """Files with free extents, as long as there is a column in any of them."""
+    """Files with free extents, kept as long as any of them holds a column."""
 
     def __init__(self) -> None:
         self.mappings: dict[int, weakref.ref[mmap.mmap]] = {}
@@ -162,7 +165,7 @@ class _FilePool:
         self._lock = threading.Lock()
 
     def reserve(self, size: int) -> Extent | None:
-        """The first free bytes that are enough, or those of a new file."""
+        """Reserve the first sufficient free bytes, in a new file if necessary; None without one."""
         with self._lock:
             self._reclaim()
             for file in self._files:
@@ -180,12 +183,12 @@ class _FilePool:
             return Extent(file, first, size, self._free)
 
     def watch(self, mapping: mmap.mmap) -> None:
-        """Note a mapping for as long as it is there."""
+        """Register a mapping for as long as it exists."""
         key = id(mapping)
         self.mappings[key] = weakref.ref(mapping, lambda _: self.mappings.pop(key, None))
 
     def _free(self, file: _File, first: int, size: int) -> None:
-        """Note bytes that are free: columns go at any moment, also while one is reserved."""
+        """Record free bytes; columns may be dropped at any time, even during a reservation."""
         self._freed.append((file, first, size))
         if self._lock.acquire(blocking=False):
             try:
@@ -203,12 +206,12 @@ class _FilePool:
 
 
 def align(size: int) -> int:
-    """Round bytes up to where the next column may begin."""
+    """Round a size up to the next possible offset of a column."""
     return -(-size // ALIGNED_BYTES) * ALIGNED_BYTES
 
 
 MEMORY_BYTES = 112 << 20
-"""Columns that memory holds at a time; further ones are put into files."""
+"""Maximum size of columns in memory at a time; further ones are placed in files."""
 LEAST_SPILLED_BYTES = 1 << 16
 """Smaller columns stay in memory and are not counted."""
 
@@ -216,7 +219,7 @@ _Column = TypeVar("_Column", bound=npt.NDArray[Any])
 
 
 class _MemoryColumns:
-    """The columns in memory that are still in use, by the array that owns them."""
+    """Columns in memory that are still in use, by the array that owns them."""
 
     def __init__(self) -> None:
         self._columns: dict[int, tuple[weakref.ref[Any], int]] = {}
@@ -241,35 +244,35 @@ _in_memory, _files = _MemoryColumns(), SpillFiles()
 
 
 def drop_pages() -> None:
-    """Give back the memory of all columns that are in files; it fills again as they are read."""
+    """Release the memory of all columns in files; it is loaded again when they are read."""
     _files.drop_pages()
 
 
 def count_read(size: int) -> None:
-    """Note that so many bytes of columns were read; their memory is given back now and then."""
+    """Count bytes of columns that were read; their memory is released from time to time."""
     _files.count_read(size)
 
 
 def watch_mapping(mapping: mmap.mmap) -> None:
-    """Have `drop_pages` give back the memory of a file that was mapped elsewhere too."""
+    """Make `drop_pages` release the memory of a file that was mapped elsewhere too."""
     _files.watch(mapping)
 
 
 def reserve_extent(size: int) -> Extent | None:
-    """Reserve bytes of a file for a column; None where it is small, fits, or no file can be had."""
+    """Reserve bytes of a file for a column; None if it is small, fits, or no file is available."""
     if size < LEAST_SPILLED_BYTES or _in_memory.fits(size):
         return None
     return _files.reserve(size)
 
 
 def count_in_memory(values: npt.NDArray[Any]) -> None:
-    """Count a column that owns its memory among those that memory holds, unless it is small."""
+    """Count a column that owns its memory, unless it is small."""
     if values.nbytes >= LEAST_SPILLED_BYTES:
         _in_memory.add(values)
 
 
 def spillable(values: _Column) -> _Column:
-    """The values as they are, or in a file and read-only where memory has no room for them."""
+    """Return the values as they are, or as a read-only column in a file if memory is full."""
     if values.nbytes < LEAST_SPILLED_BYTES or 0 in values.strides:
         return values
     owner: npt.NDArray[Any] = values
@@ -277,10 +280,10 @@ def spillable(values: _Column) -> _Column:
         owner = owner.base
     if not owner.flags.owndata or _in_memory.has(owner):
         return values
-    _files.count_read(values.nbytes)  # what it was made of is about as large
+    _files.count_read(values.nbytes)  # its input is about as large
     if _in_memory.fits(owner.nbytes) or (extent := _files.reserve(values.nbytes)) is None:
         _in_memory.add(owner)
         return values
     extent.write(0, values)
-    made: _Column = extent.column(len(values), values.dtype)  # type: ignore[assignment]
-    return made
+    column: _Column = extent.column(len(values), values.dtype)  # type: ignore[assignment]
+    return column

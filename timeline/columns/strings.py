@@ -1,4 +1,4 @@
-"""Strings as small integers, which they become once, when they are read."""
+"""Pools that number strings once, when they are read."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from timeline.columns.distinct import distinct_values
 from timeline.columns.interner import Interner
 
 NO_NAME = 0
-"""Code of the empty string, which stands for "not given"."""
+"""Code of the empty string, which means "not given"."""
 NO_TEXT = frozenset({"", "N/A", "INVALID_TYPE"})
-"""Texts with which writers of profiles say that there is none."""
+"""Strings that writers of profiles use for "not given"."""
 
 
 class _CodeOfText(Interner[str]):
-    """The code of each string; all texts that say that there is none have the same."""
+    """Code of each string; all strings for "not given" share NO_NAME."""
 
     def __missing__(self, string: str) -> int:
         return NO_NAME if string in NO_TEXT else super().__missing__(string)
@@ -32,12 +32,12 @@ class _CodeOfText(Interner[str]):
 class StringPool:
     """All distinct strings of one rank, numbered in the order in which they were first seen.
 
-    Of one that was pickled, codes are looked for when somebody asks for one by its string: most
-    ranks are only asked for strings by then.
+    After unpickling, the lookup by string is built on first use: by then, most ranks only look up
+    strings by code.
     """
 
     def __init__(self, strings: Iterable[str] = ("",)) -> None:
-        """strings: distinct, by their codes."""
+        """Make a pool of distinct strings, in the order of their codes."""
         self._strings = list(strings)
 
     def __reduce__(self) -> tuple[Callable[..., StringPool], tuple[Any, ...]]:
@@ -54,21 +54,21 @@ class StringPool:
         return self._strings[code]
 
     def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
-        """The string of each of many codes."""
+        """Return the string of each code."""
         return list(map(self._strings.__getitem__, codes.tolist()))
 
     def code(self, string: str) -> int:
-        """The code of a string, new if it was not seen before."""
+        """Return the code of a string, a new one if it was not seen before."""
         if string not in self._codes:
             self._strings += self._codes.number([string])
         return self._codes[string]
 
     def find(self, string: str) -> int | None:
-        """The code of a string, or None where it never occurred."""
+        """Return the code of a string, None if it never occurred."""
         return NO_NAME if string in NO_TEXT else self._codes.get(string)
 
     def codes(self, strings: Iterable[str]) -> Codes:
-        """The codes of many strings, (n,) int32."""
+        """Return the codes of many strings, (n,) int32."""
         every = list(strings)
         self._strings += self._codes.number(every)
         return np.fromiter(map(self._codes.__getitem__, every), np.int32, len(every))
@@ -76,7 +76,10 @@ class StringPool:
     def translate(
         self, codes: Codes, pool: StringPool, meaning: Callable[[str], str] = str
     ) -> Codes:
-        """The codes here of what codes of another pool mean; each string is asked once."""
+        """Return codes in this pool for codes of another one, through a function of the string.
+
+        The function is called once per distinct string.
+        """
         seen = np.zeros(len(pool), np.bool_)
         seen[codes] = True
         table = np.zeros(len(pool), np.int32)
@@ -84,30 +87,33 @@ class StringPool:
         return table[codes]
 
     def by_spelling(self, codes: Codes | Int64) -> tuple[Int64, Rows]:
-        """The distinct codes in order of what they spell, and the place of each code among them."""
-        found, which = distinct_values(codes.astype(np.int64))
-        spelled = self.texts(found)
-        order = np.array(sorted(range(len(found)), key=spelled.__getitem__), np.intp)
-        place = np.empty(len(found), np.intp)
-        place[order] = np.arange(len(found))
-        return found[order], place[which]
+        """Return the distinct codes in order of their strings, and each code's position there."""
+        distinct_codes, which = distinct_values(codes.astype(np.int64))
+        texts = self.texts(distinct_codes)
+        order = np.array(sorted(range(len(distinct_codes)), key=texts.__getitem__), np.intp)
+        place = np.empty(len(distinct_codes), np.intp)
+        place[order] = np.arange(len(distinct_codes))
+        return distinct_codes[order], place[which]
 
     def codes_where(self, tests: Iterable[bool]) -> Codes:
-        """The codes of the strings whose test is true, (k,) int32; tests are in order of codes."""
+        """Return the codes of strings whose test is true, (k,) int32.
+
+        tests: one per string, in order of codes.
+        """
         return np.flatnonzero(np.fromiter(tests, np.bool_)).astype(np.int32)
 
     def codes_with(self, words: Iterable[str]) -> Codes:
-        """The codes of the strings that hold one of some words, (k,) int32 ascending.
+        """Return the codes of the strings that contain one of some words, (k,) int32 ascending.
 
-        words: in small letters; the size of letters does not matter. A pattern would be tried at
-        every place of a string, which takes ten times as long.
+        words: in lower case; strings are compared without case. A regular expression would be tried
+        at every position of a string, which takes ten times as long.
         """
         folded = [string.casefold() for string in self]
-        found = {code for word in words for code, string in enumerate(folded) if word in string}
-        return np.array(sorted(found), np.int32)
+        matches = {code for word in words for code, string in enumerate(folded) if word in string}
+        return np.array(sorted(matches), np.int32)
 
     def extended(self) -> tuple[StringPool, int, Sequence[str]]:
-        """The pool that it extends, how many strings of that it has, and the further ones."""
+        """Return the extended pool, the number of its strings used, and the further ones."""
         return self, len(self), ()
 
     def __iter__(self) -> Iterator[str]:
@@ -115,10 +121,10 @@ class StringPool:
 
 
 class _PoolBehind(StringPool):
-    """The first strings of a pool, under their codes, and further ones behind them.
+    """The first strings of a pool, under their codes, followed by further ones.
 
-    Those may be among the first ones too, so that a string has several codes: it can only be asked
-    for strings.
+    The further ones may repeat strings of the first, so that a string has several codes: only
+    lookup by code is possible.
     """
 
     _base: StringPool
@@ -131,38 +137,38 @@ class _PoolBehind(StringPool):
         return self._base[code] if code < self._first else self._strings[code - self._first]
 
     def texts(self, codes: Codes | Int64 | Rows) -> list[str]:
-        """The string of each of many codes."""
+        """Return the string of each code."""
         further = np.flatnonzero(codes >= self._first)
         of_base = codes.copy()
         of_base[further] = NO_NAME
-        made = self._base.texts(of_base)
+        texts = self._base.texts(of_base)
         places = (codes[further] - self._first).tolist()
         for at, place in zip(further.tolist(), places, strict=True):
-            made[at] = self._strings[place]
-        return made
+            texts[at] = self._strings[place]
+        return texts
 
     def __iter__(self) -> Iterator[str]:
         return chain(islice(self._base, self._first), self._strings)
 
 
 class ExtendedPool(_PoolBehind):
-    """The strings that a pool has by now, under their codes, and further ones that it never gets.
+    """The present strings of a pool, under their codes, with further ones of its own.
 
     Any number of threads may each extend a pool that they share.
     """
 
     def __init__(self, base: StringPool, further: Sequence[str]) -> None:
-        """further: distinct; they follow those of the pool."""
+        """Extend a pool by distinct strings, which follow its own."""
         self._base, self._first = base, len(base)
         self._strings = list(further)
 
     def extended(self) -> tuple[StringPool, int, Sequence[str]]:
-        """The pool that it extends, how many strings of that it has, and the further ones."""
+        """Return the extended pool, the number of its strings used, and the further ones."""
         return self._base, self._first, self._strings
 
 
 class JoinedPool(_PoolBehind):
-    """The strings of pools that extend the same one; further ones of each have their own codes."""
+    """Strings of pools that extend the same one; further ones of each have their own codes."""
 
     def __init__(self, pools: Sequence[StringPool]) -> None:
         parts = [pool.extended() for pool in pools]
@@ -174,9 +180,9 @@ class JoinedPool(_PoolBehind):
         self._shifts = self._first + np.cumsum(counts) - counts - self._firsts
 
     def joined(self, codes: Codes, counts: Int64) -> Codes:
-        """The codes here of codes of the pools; so many of each."""
+        """Return codes in this pool for concatenated codes of the pools, `counts` of each."""
         if not len(self._strings):
             return codes
         is_further = codes >= np.repeat(self._firsts, counts)
-        made: Codes = np.where(is_further, codes + np.repeat(self._shifts, counts), codes)
-        return made.astype(np.int32)
+        joined: Codes = np.where(is_further, codes + np.repeat(self._shifts, counts), codes)
+        return joined.astype(np.int32)

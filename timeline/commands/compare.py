@@ -47,9 +47,8 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import AI_CPU
-from timeline.reports.comparison_markdown import comparison_markdown
-from timeline.reports.comparison_report import ChangedStep, ComparisonReport
-from timeline.reports.file_notes import notes_of
+from timeline.reports.comparison_report import ChangedStep, ComparisonReport, comparison_markdown
+from timeline.reports.report_rows import notes_of
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
 from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side
@@ -84,7 +83,6 @@ def compare(
         output: compare-BASE-NEW-KIND.pftrace here if not given, as for `export`.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
-        png: a file for a picture of it.
         markdown: a file for a short summary, for a merge request.
         fail_above: the share by which the median step may be longer, such as 0.05 or "5%". The
             report says in `gate` if it is exceeded; nothing is raised.
@@ -356,7 +354,6 @@ class _Comparer:
             tuple(resolution_row(layer) for layer in written.kept.layers),
             self._options.csv,
             self._options.report,
-            self._options.png,
             self._more.markdown,
             compared.gate,
             _most_changed_step(compared.comparison, compared.base.facts),
@@ -366,18 +363,14 @@ class _Comparer:
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
-        """Write drafts of the table, page, picture and Markdown, where they are asked for."""
+        """Write drafts of the table, page and Markdown, where they are asked for."""
         contents, options = list[tuple[bytes, Path]](), self._options
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
         if options.report is not None:
-            from timeline.reports.html.comparison_page import render_comparison_page
+            from timeline.reports.html import render_comparison_page
 
             contents.append((render_comparison_page(report), options.report))
-        if options.png is not None:
-            from timeline.reports.html.comparison_png import render_comparison_png
-
-            contents.append((render_comparison_png(report), options.png))
         if self._more.markdown is not None:
             contents.append((comparison_markdown(report).encode(), self._more.markdown))
         return write_drafts(contents)

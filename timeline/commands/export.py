@@ -56,8 +56,7 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
-from timeline.reports.file_notes import notes_of
-from timeline.reports.report_rows import CsvFile, spell_exact_steps
+from timeline.reports.report_rows import CsvFile, notes_of, spell_exact_steps
 from timeline.reports.valid_json import json_of
 from timeline.selection import Selection, select
 from timeline.sources.source import Source
@@ -104,7 +103,6 @@ def export(
             ones if not given.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
         report: a file for an HTML report, which ends in .html.
-        png: a file for a picture of the report.
         force: replace an existing file.
         strict: stop when anything would be left out.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
@@ -277,18 +275,14 @@ def _finish(
 def _draft_side_files(
     report: ExportReport, table: bytes, options: ExportOptions
 ) -> list[tuple[Draft, Path]]:
-    """Write drafts of the table, page and picture of a report, where they are asked for."""
+    """Write drafts of the table and page of a report, where they are asked for."""
     contents = list[tuple[bytes, Path]]()
     if options.csv is not None:
         contents.append((table, options.csv))
     if options.report is not None:
-        from timeline.reports.html.export_page import render_export_page
+        from timeline.reports.html import render_export_page
 
         contents.append((render_export_page(report), options.report))
-    if options.png is not None:
-        from timeline.reports.html.png import render_png
-
-        contents.append((render_png(report), options.png))
     return write_drafts(contents)
 
 

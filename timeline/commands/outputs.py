@@ -50,28 +50,14 @@ class Target:
 
 
 def check_can_draw(options: ExportOptions) -> None:
-    """Fail before anything is read where a page or picture could not be written.
+    """Fail before anything is read if the name of the page is not that of a page.
 
     Raises:
-        UsageError: the suffix is another, or what draws is not installed.
+        UsageError: the suffix is another.
     """
-    asked = [
-        ("--report", options.report, (".html", ".htm")),
-        ("--png", options.png, (".png",)),
-    ]
-    for flag, target, suffixes in asked:
-        if target is not None and target.suffix.lower() not in suffixes:
-            raise UsageError(
-                f"{flag} needs a name ending in {suffixes[0]}, which {target} does not."
-            )
-    if any(target is not None for _, target, _ in asked):
-        try:
-            import timeline.reports.html  # noqa: F401
-        except ImportError as error:
-            raise UsageError(
-                "--report and --png need Jinja2 and matplotlib.",
-                do="Install them: pip install 'tlexport[report]'.",
-            ) from error
+    page = options.report
+    if page is not None and page.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"--report needs a name ending in .html, which {page} does not.")
 
 
 def check_targets(
@@ -88,7 +74,7 @@ def check_targets(
         UsageError: two of them are one file.
         OutputError: one exists already, its directory does not, or it is part of a profile.
     """
-    asked = (options.csv, options.report, options.png, *more)
+    asked = (options.csv, options.report, *more)
     beside = [file for file in asked if file is not None]
     if len({file.resolve() for file in (target.path, *beside)}) <= len(beside):
         raise UsageError("two outputs have one name.", do="Give each a file of its own.")

@@ -20,7 +20,7 @@ from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
 from timeline.ranks.read_ranks import JoinedRanks, said_once
 from timeline.records.not_given import NO_TIME
-from timeline.reports.check_text import check_warnings
+from timeline.reports.export_report import check_warnings
 from timeline.reports.report_rows import (
     ExactStep,
     OutputFile,

@@ -1,7 +1,9 @@
-"""The report of a comparison: what was found and written, as JSON, lines and HTML."""
+"""The report of a comparison as JSON, lines, HTML and Markdown."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,17 +11,34 @@ from typing import Any
 import orjson
 
 from timeline.figures.comparison import Comparison, Gate
-from timeline.figures.table import cell_html, link_html, paragraph_html, table_html
+from timeline.figures.overall_parts import WHOLE
+from timeline.figures.short_names import shortened
+from timeline.figures.table import Table, cell_html, link_html, paragraph_html, table_html
 from timeline.fitting.limits import LimitName
+from timeline.printable import printable
 from timeline.records.tables import Omission
-from timeline.reports.bookkeeping import bookkeeping_lines
+from timeline.reports.comparison_rows import (
+    TIMES,
+    class_tables,
+    framework_names,
+    metric_rows,
+    module_names,
+    module_times,
+    notable_memory,
+    notable_rows,
+    operator_names,
+    time_cells,
+    worst_and_best,
+)
 from timeline.reports.report_rows import (
     OutputFile,
     ResolutionRow,
+    bookkeeping_lines,
     spell_omissions,
 )
 from timeline.reports.valid_json import json_of
 from timeline.units import spell_bytes, spell_count
+from timeline.version import __version__
 
 SCHEMA_VERSION = 1
 
@@ -39,12 +58,12 @@ class ChangedStep:
 
 @dataclass(frozen=True, repr=False)
 class ComparisonReport:
-    """What a comparison found, and what it wrote; print it for what the command says.
+    """The result of a comparison, and what it wrote; print it for what the command says.
 
-    csv, page, png, markdown: what was written beside the timeline. shift_ns: by how much the new
-    run is moved in time there. gate: how `fail_above` was judged, None where it was not asked for.
+    csv, page, markdown: what was written beside the timeline. shift_ns: by how much the new
+    run is moved in time there. gate: how `fail_above` was judged, None if it was not asked for.
     changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
-    layer before rank. limited_by: the limit that binds, None where everything is in the file.
+    layer before rank. limited_by: the limit that binds, None if everything is in the file.
     notes: those of the warnings that change what the answer is about.
     """
 
@@ -58,7 +77,6 @@ class ComparisonReport:
     resolutions: tuple[ResolutionRow, ...]
     csv: Path | None = None
     page: Path | None = None
-    png: Path | None = None
     markdown: Path | None = None
     gate: Gate | None = None
     changed: ChangedStep | None = None
@@ -67,7 +85,7 @@ class ComparisonReport:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values; the shape is versioned by `schema`."""
+        """Return the report as plain values; the shape is versioned by `schema`."""
         return {
             "schema": SCHEMA_VERSION,
             "status": "ok",
@@ -76,14 +94,7 @@ class ComparisonReport:
             "shift_ns": self.shift_ns,
             "comparison": self.comparison.to_dict(),
             "outputs": [
-                {
-                    "path": str(output.path),
-                    "format": output.format,
-                    "bytes": output.size_bytes,
-                    "slices": output.slices,
-                    "elements": output.elements,
-                    "replaced": output.replaced,
-                }
+                {key: value for key, value in output.to_dict().items() if key != "steps"}
                 for output in self.outputs
             ],
             "csv": None if self.csv is None else str(self.csv),
@@ -96,17 +107,16 @@ class ComparisonReport:
             "resolution": [row.to_dict() for row in self.resolutions],
             "notes": list(self.notes),
             "warnings": list(self.warnings),
-            "png": None if self.png is None else str(self.png),
             "markdown": None if self.markdown is None else str(self.markdown),
             "gate": None if self.gate is None else self.gate.to_dict(),
         }
 
     def to_json(self) -> bytes:
-        """The report as one JSON object."""
+        """Return the report as one JSON object."""
         return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
-        """What was written, and what is not in it, for people; see `comparison_text` too.
+        """Return what was written, and what is not in it, for people; see `comparison_text` too.
 
         verbose: with a line for all that was merged or left out, which is one line else.
         """
@@ -128,7 +138,7 @@ class ComparisonReport:
         ]
 
     def sentences(self) -> list[str]:
-        """What changed, and how that was judged."""
+        """Return what changed, and how that was judged."""
         judged = [] if self.gate is None else [self.gate.sentence()]
         return [*self.comparison.sentences(), *judged]
 
@@ -140,7 +150,7 @@ class ComparisonReport:
         return f"<ComparisonReport: {' '.join(line.strip() for line in said)}>"
 
     def _repr_html_(self) -> str:
-        """What changed, what was written, with links, and what is missing."""
+        """Return what changed, what was written, with links, and what is missing."""
         files = [
             (link_html(output.path), spell_bytes(output.size_bytes)) for output in self.outputs
         ]
@@ -151,3 +161,108 @@ class ComparisonReport:
             + table_html(("file", "size"), files)
             + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
         )
+
+
+# -- in short, as Markdown -------------------------------------------------------------------------
+
+
+MOST_OPERATORS, MOST_CLASSES, MOST_WARNINGS = 5, 5, 5
+MOST_OF_NAME = 80
+"""Characters of the name of an operator."""
+INDENT = "\N{NO-BREAK SPACE}" * 4
+_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
+"""Characters of Markdown markup; GitHub takes @ for the name of a user."""
+
+
+def comparison_markdown(report: ComparisonReport) -> str:
+    """Yield a heading, the other sentences, the parts of a step, and the top operators."""
+    return "".join(f"{line}\n" for line in _lines(report))
+
+
+def _lines(report: ComparisonReport) -> Iterator[str]:
+    comparison = report.comparison
+    sentences = list(comparison.sentences())
+    if not sentences:
+        yield "### A run holds no device records: there is nothing to compare"
+    else:
+        headline, *others = sentences
+        yield f"### {_escaped(headline.removesuffix('.'))}"
+        yield ""
+        yield from (f"- {_escaped(line)}" for line in others)
+    if report.gate is not None:
+        yield from ("", f"**{_escaped(report.gate.sentence())}**")
+    if sentences:
+        yield ""
+        yield from _parts(comparison.parts, per_step=comparison.per_step)
+        whole_ns = comparison.whole["base_ns"]
+        for noun, table in (
+            ("operator", comparison.operators),
+            ("communication", comparison.collectives),
+        ):
+            shown = worst_and_best(table, whole_ns, MOST_OPERATORS)
+            if len(shown):
+                yield ""
+                yield from _rows(noun, _code(operator_names(shown)), shown)
+        for by, table in class_tables(comparison.overall):
+            shown = notable_rows(table, whole_ns, MOST_CLASSES)
+            if len(shown):
+                yield ""
+                yield from _rows(f"work by {by}", shown["metric"].tolist(), shown)
+        yield from _of_framework(report.comparison, whole_ns)
+    yield from _warnings(report)
+    yield ""
+    runs = " against ".join(_escaped(str(path)) for path in (report.new, report.base))
+    yield f"{runs}, tlexport {__version__}"
+
+
+def _of_framework(comparison: Comparison, whole_ns: int) -> Iterator[str]:
+    """Yield operators and modules of the framework that changed most, and what they allocate."""
+    for title, table, names_of in (
+        ("operator of the framework", comparison.framework_operators, framework_names),
+        ("module, without those inside", module_times(comparison.modules), module_names),
+    ):
+        shown = notable_rows(table, whole_ns, MOST_OPERATORS)
+        if len(shown):
+            yield ""
+            yield from _rows(title, _code(names_of(shown)), shown)
+    memory = notable_memory(comparison.operator_memory, MOST_OPERATORS)
+    if len(memory):
+        yield from ("", "| allocated by operator | before | now |", "|---|--:|--:|")
+        columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
+        for name, base, new in zip(*columns, strict=True):
+            yield f"| {name} | {spell_bytes(int(base))} | {spell_bytes(int(new))} |"
+
+
+def _parts(overall: Table, *, per_step: bool) -> Iterator[str]:
+    names = [
+        f"**{metric}**" if metric == WHOLE else f"{depth * INDENT}{_escaped(metric)}"
+        for metric, depth in metric_rows(overall)
+    ]
+    yield from _rows("per step and rank" if per_step else "per rank", names, overall)
+
+
+def _rows(title: str, names: Sequence[str], table: Table) -> Iterator[str]:
+    yield f"| {' | '.join((title, *TIMES))} |"
+    yield "|---|--:|--:|--:|--:|"
+    for name, row in zip(names, table.to_dicts(), strict=True):
+        yield f"| {' | '.join((name, *time_cells(row)))} |"
+
+
+def _warnings(report: ComparisonReport) -> Iterator[str]:
+    if report.warnings:
+        yield ""
+        yield from (f"- Note: {_escaped(line)}" for line in report.warnings[:MOST_WARNINGS])
+        left = len(report.warnings) - MOST_WARNINGS
+        if left > 0:
+            yield f"- Note: and {spell_count(left, 'more warning')}."
+
+
+def _escaped(text: str) -> str:
+    """Text in which nothing is markup, nor calls anybody."""
+    return _MARKS.sub(r"\\\1", printable(text)).replace("@", "`@`")
+
+
+def _code(names: Sequence[str]) -> list[str]:
+    """Names as code, in which a table takes nothing but the bar for markup."""
+    shown = shortened([printable(name).replace("`", "'") for name in names], MOST_OF_NAME)
+    return [f"`{name}`".replace("|", "\\|") for name in shown]

@@ -20,7 +20,7 @@ TIMES = ("before", "now", "change", "")
 
 
 def time_cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
-    """A time before, now, how much longer it is, and that as a share."""
+    """Format a time before, now, how much longer it is, and that as a share."""
     delta_ns = row["delta_ns"] or 0
     sign = "+" if delta_ns > 0 else ""
     change = f"{sign}{time_cell(row['delta_ns'])}"
@@ -28,12 +28,12 @@ def time_cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
 
 
 def time_cell(time_ns: int | None) -> str:
-    """A time, or a dash where it is not known."""
+    """Format a time, or a dash if it is not known."""
     return "-" if time_ns is None else spell_short(time_ns)
 
 
 def share_cell(row: dict[str, Any]) -> str:
-    """How much longer a time is as a share of what it was, empty where it is the same."""
+    """Format how much longer a time is as a share of what it was, empty if it is the same."""
     if not row["delta_ns"]:
         return ""
     if not row["base_ns"]:
@@ -42,7 +42,7 @@ def share_cell(row: dict[str, Any]) -> str:
 
 
 def count_cell(base: int | None, new: int | None, arrow: str) -> str:
-    """How often in both runs, once where that is the same; a dash for a run that does not tell."""
+    """Format the counts of both runs, once if they are equal; a dash if a run has none."""
     if base == new:
         return "-" if base is None else str(base)
     return arrow.join("-" if count is None else str(count) for count in (base, new))
@@ -51,13 +51,13 @@ def count_cell(base: int | None, new: int | None, arrow: str) -> str:
 def class_tables(overall: Table) -> Iterator[tuple[str, Table]]:
     """Classes of device work that ran in either run: by what they are told, and their rows."""
     for by in ("launch", "kernel"):
-        told = select_classes(overall, by)
-        if len(told):
-            yield by, told
+        classes = select_classes(overall, by)
+        if len(classes):
+            yield by, classes
 
 
 def metric_rows(overall: Table) -> list[tuple[str, int]]:
-    """What people call each metric, and how deep it lies in what it is part of.
+    """Return the name of each metric, and how deep it lies in what it is part of.
 
     The parts of the whole lie at 0.
     """
@@ -68,7 +68,7 @@ def metric_rows(overall: Table) -> list[tuple[str, int]]:
 
 
 def worst_and_best(table: Table, whole_ns: int, most: int) -> Table:
-    """What lost most, then what won most; a change that no step notices is none.
+    """Return what lost most, then what won most; a change that no step notices is none.
 
     table: rows in order, largest regression first. most: so many rows of each at most.
     """
@@ -97,7 +97,7 @@ def waiting_names(waiting: Table) -> list[str]:
 
 
 def launcher_names(launchers: Table) -> list[str]:
-    """The operators of the framework that launched what ran, and in which phase."""
+    """Return the operators of the framework that launched what ran, and in which phase."""
     return [
         f"{name or 'not known'}{f' ({phase})' if phase in ('forward', 'backward') else ''}"
         for name, phase in zip(
@@ -119,7 +119,7 @@ def module_names(modules: Table) -> list[str]:
 
 
 def module_times(modules: Table) -> Table:
-    """The times of modules without those inside, under the names of times."""
+    """Return the times of modules without those inside, under the names of times."""
     if not len(modules):
         return modules
     times = {f"{run}_ns": modules[f"{run}_self_ns"] for run in ("base", "new", "delta")}
@@ -127,7 +127,7 @@ def module_times(modules: Table) -> Table:
 
 
 def notable_memory(operators: Table, most: int) -> Table:
-    """The operators that allocate more or less than before, by a share of all that is not small."""
+    """Return the operators whose allocations changed by a notable share of all."""
     if not len(operators):
         return operators
     changed = np.abs(operators["delta_bytes"])
@@ -143,7 +143,7 @@ def hccl_names(tasks: Table) -> list[str]:
 
 
 def copy_names(copies: Table) -> list[str]:
-    """What copies and fills are called."""
+    """Return what copies and fills are called."""
     return [task or "not named" for task in copies["task"].tolist()]
 
 
@@ -154,7 +154,7 @@ def memory_names(memory: Table) -> list[str]:
 
 
 def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
-    """The rows that changed most, if a step notices it; what changed most is first."""
+    """Return the rows that changed most, if a step notices it; what changed most is first."""
     if not len(table):
         return table
     changes_ns = np.abs(np.ma.filled(table["delta_ns"], 0))

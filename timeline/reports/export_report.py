@@ -1,23 +1,25 @@
-"""The report of an export: files, ranks, overlap and what is left out, as JSON, lines and HTML."""
+"""The report of an export as JSON, lines, HTML and CSV."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import orjson
 
 from timeline.errors import spell_ids
 from timeline.figures.idle_table import idle_dicts
+from timeline.figures.parallel_tables import ParallelIndices
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, link_html, paragraph_html, table_html
 from timeline.figures.verdict import Verdict
 from timeline.figures.waiting_tables import path_rows, waiting_dicts
 from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
-from timeline.reports.bookkeeping import bookkeeping_lines
-from timeline.reports.check_text import check_lines, unused_lines
 from timeline.reports.report_rows import (
     CsvFile,
     ExactStep,
@@ -25,11 +27,11 @@ from timeline.reports.report_rows import (
     OverlapRow,
     RankReport,
     ResolutionRow,
+    bookkeeping_lines,
     exact_steps_dict,
     omission_dict,
     spell_omissions,
 )
-from timeline.reports.step_times import step_times
 from timeline.reports.valid_json import json_of
 from timeline.units import spell_bytes, spell_count, spell_duration
 
@@ -51,29 +53,29 @@ class ExportReport:
     verdict: Verdict
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
-    """What is wrong, missing or assumed: the notes too."""
+    """All that is wrong, missing or assumed, with the notes."""
     notes: tuple[str, ...] = ()
-    """What was read, and what was assumed, where that changes what the answer is about."""
+    """Warnings on what was read or assumed, if that changes what the answer is about."""
     suggestion: str = ""
     limit_bytes: int = 0
     max_events: int = 0
     resolutions: tuple[ResolutionRow, ...] = ()
     limited_by: LimitName | None = None
-    """The limit that binds, None where everything is in the file."""
+    """The limit that binds, None if everything is in the file."""
     exact_steps: tuple[ExactStep, ...] = ()
     """Steps in which nothing is merged, where anything else is."""
     csv: CsvFile | None = None
     see_why: str = ""
     """The command that shows why the slowest is slow; empty where there is none."""
     by_layer: bool = False
-    """Whether rows are grouped by layer before rank."""
+    """Rows are grouped by layer before rank."""
     slowest_start_ns: int | None = None
-    """When the slowest step begins on its first rank; None where none is called so."""
+    """Start of the slowest step on its first rank; None if no step is called so."""
     removed: tuple[Path, ...] = ()
     """Parts of an earlier answer under the same default name, which no new part replaced."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The report as plain values; the shape is versioned by `schema`."""
+        """Return the report as plain values; the shape is versioned by `schema`."""
         return {
             "schema": SCHEMA_VERSION,
             "status": "ok",
@@ -119,16 +121,16 @@ class ExportReport:
         }
 
     def step_times(self) -> Table:
-        """The times of each rank and step, in the columns of step_trace_time.csv."""
+        """Return the times of each rank and step, in the columns of step_trace_time.csv."""
         devices = {rank.rank: rank.device for rank in self.ranks}
         return step_times(self.figures, devices, {rank.rank: rank.indices for rank in self.ranks})
 
     def to_json(self) -> bytes:
-        """The report as one JSON object."""
+        """Return the report as one JSON object."""
         return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
-        """The report for people: what was written, and what is missing; see `terminal` too.
+        """Return the report for people: what was written, and what is missing; see `terminal` too.
 
         verbose: with a line for all that was merged, left out or moved, which is one line else.
         """
@@ -147,7 +149,7 @@ class ExportReport:
         ]
 
     def verbose_lines(self) -> list[str]:
-        """What was compared with the profiler's own numbers, and what is not used."""
+        """Return what was compared with the profiler's own numbers, and what is not used."""
         return [*check_lines(self.figures.checks), *unused_lines(self.figures.unused)]
 
     def __str__(self) -> str:
@@ -158,7 +160,7 @@ class ExportReport:
         return f"<ExportReport: {'; '.join(line.strip() for line in said)}>"
 
     def _repr_html_(self) -> str:
-        """What was written, with links, what is slow, and what is missing."""
+        """Return what was written, with links, what is slow, and what is missing."""
         files = [
             (
                 link_html(output.path),
@@ -178,7 +180,7 @@ class ExportReport:
         )
 
     def _clock_lines(self) -> list[str]:
-        """How well the clocks of ranks agree, where collectives can tell."""
+        """Return how well the clocks of ranks agree, as far as collectives show it."""
         lines = []
         for align, said in (
             ("collectives", "moved by their collectives, whose ends now differ"),
@@ -216,5 +218,181 @@ class ExportReport:
         ]
 
     def _exact_lines(self) -> list[str]:
-        """The command that shows exactly what is not."""
+        """Return the command that shows exactly what is not."""
         return [f"  exact: {self.suggestion}"] if self.suggestion else []
+
+
+# -- differences from the profiler's numbers -------------------------------------------------------
+
+
+MOST_FILES = 12
+_NUMBERS = re.compile(r"(?:_\d+)+(?=\.)")
+"""The rank and the time stamp in the name of a file."""
+
+
+def check_lines(checks: Table) -> Iterator[str]:
+    """Yield how many numbers of each file are equal, a line per file."""
+    for file, rows in _by(checks, "file").items():
+        ranks = _ranks(rows)
+        some = spell_count(sum(row["numbers"] for row in rows), "number")
+        different = [row for row in rows if not row["equal"]]
+        if different:
+            yield f"  checked: {len(different)} of {some} of {ranks} differ from {file}"
+        else:
+            within_ns = max(row["tolerance"] for row in rows)
+            yield f"  checked: {some} of {ranks} equal to {file} within {within_ns} ns"
+
+
+def check_warnings(checks: Table) -> Iterator[str]:
+    """Yield what differs, a sentence per file and reason, with the numbers that differ most."""
+    different = [row for row in checks.to_dicts() if not row["equal"]]
+    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in different:
+        reason = row["reason"] or "the reason is not known"
+        found.setdefault((row["file"], reason), []).append(row)
+    for (file, reason), rows in found.items():
+        worst = max(rows, key=_off_ns)
+        ours = "not known" if worst["ours"] is None else f"{worst['ours']} ns"
+        more = len(rows) - 1
+        others = f" ({spell_count(more, 'more number')} of {_ranks(rows)} so)" if more else ""
+        yield (
+            f"rank {worst['rank']}: {worst['what']} is {worst['theirs']} ns in {file} and {ours} "
+            f"here{others}: {reason}."
+        )
+
+
+def unused_lines(unused: Table) -> Iterator[str]:
+    """Yield files and tables that are not used, a line for all ranks that have the same."""
+    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    for rank, rows in _by(unused, "rank").items():
+        files = dict.fromkeys((_NUMBERS.sub("", row["file"]), row["what"]) for row in rows)
+        alike.setdefault(tuple(files), []).append(rank)
+    for named_files, ranks in alike.items():
+        which = f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+        named = ", ".join(f"{file} ({what})" for file, what in named_files[:MOST_FILES])
+        more = len(named_files) - MOST_FILES
+        yield f"  not used of {which}: {named}" + (f", {more} more in --json" if more > 0 else "")
+
+
+def _by(table: Table, column: str) -> dict[Any, list[dict[str, Any]]]:
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for row in table.to_dicts():
+        found.setdefault(row[column], []).append(row)
+    return found
+
+
+def _ranks(rows: list[dict[str, Any]]) -> str:
+    ranks = sorted({row["rank"] for row in rows})
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+
+
+def _off_ns(row: dict[str, Any]) -> int:
+    return abs(int(row["theirs"]) - int(row["ours"] or 0))
+
+
+# -- the times of each step as a table -------------------------------------------------------------
+
+
+TIMES = (
+    "Computing",
+    "Communication(Not Overlapped)",
+    "Overlapped",
+    "Communication",
+    "Free",
+    "Stage",
+    "Bubble",
+    "Communication(Not Overlapped and Exclude Receive)",
+    "Preparing",
+)
+_RECEIVE = "Receive"
+
+
+def step_times(
+    figures: Figures,
+    devices: Mapping[int, int | None],
+    indices: Mapping[int, ParallelIndices],
+) -> Table:
+    """Return a row per rank and step (and graph, where a rank has several) with device work.
+
+    One rank has the columns of torch_npu's step_trace_time.csv, Device_id first; several have
+    those of cluster_step_trace_time.csv, which msprof-analyze makes of such files: Step, Type
+    ("rank") and Index (the rank). msprof-analyze takes any column that it does not know for a
+    time, so there is no column of our own but Graph, and that only where steps are not told apart
+    without it. A rank without steps has one row, whose Step is empty.
+
+    Times are decimal text in us with all digits of ns. Stage is the span of the device work less
+    Bubble, the time in receive ops. Preparing, from the start of the step on the host to its first
+    device work, is empty where steps are not marked on the host.
+
+    devices: the device of each rank, if it is known. indices: of each rank in the groups of its
+    run; several ranks have columns of them where any is known.
+    """
+    rows = [*_step_rows(figures.steps), *_whole_rows(figures)]
+    rows.sort(key=lambda row: row["rank"])  # stable: steps stay in order of time
+    several = len(devices) > 1
+    graphs = {(row["rank"], row["graph"]) for row in rows}
+    columns: dict[str, list[Any]] = {}
+    if several:
+        columns["Step"] = [_spelled(row["step"]) for row in rows]
+        columns["Type"] = ["rank"] * len(rows)
+        columns["Index"] = [str(row["rank"]) for row in rows]
+    else:
+        columns["Device_id"] = [_spelled(devices.get(row["rank"])) for row in rows]
+        columns["Step"] = [_spelled(row["step"]) for row in rows]
+    times = [_times_ns(row) for row in rows]
+    for at, name in enumerate(TIMES):
+        columns[name] = [_microseconds(times_ns[at]) for times_ns in times]
+    if several and set(indices.values()) - {ParallelIndices()}:
+        for name in ("dp", "pp", "tp"):
+            cells = [getattr(indices[row["rank"]], name) for row in rows]
+            columns[f"{name.upper()} Index"] = ["NA" if at is None else str(at) for at in cells]
+    if len(graphs) > len({rank for rank, _ in graphs}):
+        columns["Graph"] = [_spelled(row["graph"]) for row in rows]
+    return Table({name: np.array(cells, object) for name, cells in columns.items()})
+
+
+def _step_rows(steps: Table) -> list[dict[str, Any]]:
+    if not len(steps):
+        return []
+    return steps.take(np.ma.filled(steps["span_ns"], 0) > 0).to_dicts()
+
+
+def _whole_rows(figures: Figures) -> Iterator[dict[str, Any]]:
+    """Yield the ranks whose device work is in no step, each as a whole."""
+    in_steps = {row["rank"] for row in _step_rows(figures.steps)}
+    receive_ns: dict[int, int] = {}
+    for row in figures.operators.to_dicts():
+        if row["communication"] and row["type"] == _RECEIVE:
+            receive_ns[row["rank"]] = receive_ns.get(row["rank"], 0) + row["total_ns"]
+    for row in figures.overlap.to_dicts():
+        if row["span_ns"] and row["rank"] not in in_steps:
+            received = receive_ns.get(row["rank"], 0)
+            yield {**row, "graph": None, "step": None, "receive_ns": received, "preparing_ns": None}
+
+
+def _times_ns(row: Mapping[str, Any]) -> tuple[int | None, ...]:
+    """Return the times in the order of the columns, None if they are not recorded."""
+    received, not_overlapped = row["receive_ns"], row["not_overlapped_ns"]
+    alone = not_overlapped is not None
+    return (
+        row["computing_ns"],
+        not_overlapped,
+        row["communication_ns"] - not_overlapped if alone else None,
+        row["communication_ns"],
+        row["free_ns"],
+        row["span_ns"] - received,
+        received,
+        max(not_overlapped - received, 0) if alone else None,
+        row["preparing_ns"],
+    )
+
+
+def _microseconds(time_ns: int | None) -> str:
+    if time_ns is None:
+        return ""
+    whole, rest = divmod(abs(time_ns), 1000)
+    return f"{'-' if time_ns < 0 else ''}{whole}.{rest:03d}"
+
+
+def _spelled(number: int | None) -> str:
+    return "" if number is None else str(number)

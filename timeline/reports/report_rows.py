@@ -1,8 +1,8 @@
-"""Rows of reports: files, ranks, overlap, the resolution of layers, and what is left out."""
+"""Rows of reports: files, ranks, overlap, resolutions, and what is merged or left out."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,9 +10,12 @@ from typing import Any
 from timeline.errors import spell_ids
 from timeline.figures.parallel_tables import ParallelIndices
 from timeline.fitting.drawn_layers import WHOLE_NS
+from timeline.fitting.limits import LimitName
+from timeline.printable import valid_text
 from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
+from timeline.tracks.root_rows import Note, Notes
 from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
 
 
@@ -43,7 +46,7 @@ class OutputFile:
         return f"Wrote {self.path}{replaced}  {spell_bytes(self.size_bytes)}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The file under the names of the report."""
+        """Return the file under the names of the report."""
         return {
             "path": str(self.path),
             "format": self.format,
@@ -64,16 +67,16 @@ class CsvFile:
     rows: int
 
     def to_dict(self) -> dict[str, Any]:
-        """The table under the names of the report."""
+        """Return the table under the names of the report."""
         return {"path": str(self.path), "bytes": self.size_bytes, "rows": self.rows}
 
 
 @dataclass(frozen=True)
 class RankReport:
-    """What was read of one rank, and how its clock was moved.
+    """The records read of one rank, and how its clock was moved.
 
     spread_ns: what is left between the ends of the collectives that it shares with others,
-    `matched_ops` of them; None where clocks were not compared by them. drift_ppb: by how much more
+    `matched_ops` of them; None if clocks were not compared by them. drift_ppb: by how much more
     its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
     host_offset_ns: what its host times were moved by before, on to the clock of its device.
     indices: where it is in the groups of its run.
@@ -99,7 +102,7 @@ class RankReport:
     indices: ParallelIndices = ParallelIndices()
 
     def to_dict(self) -> dict[str, Any]:
-        """The rank under the names of the report."""
+        """Return the rank under the names of the report."""
         return {
             "rank": self.rank,
             "device": self.device,
@@ -130,7 +133,7 @@ class RankReport:
 class OverlapRow:
     """Overlap of one rank: of the whole selection (no step), or of one step.
 
-    free_ns is copies, outside and idle together; outside_ns is None where it is not told whether
+    free_ns is copies, outside and idle together; outside_ns is None if it is not told whether
     the profiler counts what lies before the first and after the last kernel, and copies_ns where
     copies are not in the profile. What nothing records is None: of a rank with tables alone any
     part but communication, and free_ns and idle_ns where no task of the device is left.
@@ -157,7 +160,7 @@ class OverlapRow:
     late_ns: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """The row under the names of the report."""
+        """Return the row under the names of the report."""
         row = vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
         row["exposed_communication_ns"] = row["not_overlapped_ns"]
         return row
@@ -180,7 +183,7 @@ class ResolutionRow:
     merged_into: int
 
     def spelled(self) -> str:
-        """The row for people."""
+        """Format the row for people."""
         noun = self.layer.replace("_", " ")
         if not self.resolution_ns:
             return f"{noun}: exact ({spell_count(self.exact, 'slice')})"
@@ -201,7 +204,7 @@ class ResolutionRow:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """The row under the names of the report."""
+        """Return the row under the names of the report."""
         return dict(vars(self))
 
 
@@ -214,7 +217,7 @@ class ExactStep:
 
 
 def spell_exact_steps(steps: Sequence[ExactStep]) -> str:
-    """The steps for people: those that are exact on the same ranks together, most ranks first."""
+    """Format the steps: those that are exact on the same ranks together, most ranks first."""
     by_ranks: dict[tuple[int, ...], list[int]] = {}
     for one in steps:
         by_ranks.setdefault(one.ranks, []).append(one.step)
@@ -226,7 +229,7 @@ def spell_exact_steps(steps: Sequence[ExactStep]) -> str:
 
 
 def exact_steps_dict(steps: Sequence[ExactStep]) -> dict[str, Any]:
-    """The steps under the names of the report, and on which ranks each is exact."""
+    """Return the steps under the names of the report, and on which ranks each is exact."""
     return {
         "exact_steps": [one.step for one in steps],
         "exact_ranks": {str(one.step): list(one.ranks) for one in steps},
@@ -234,7 +237,7 @@ def exact_steps_dict(steps: Sequence[ExactStep]) -> dict[str, Any]:
 
 
 def omission_dict(omission: Omission) -> dict[str, Any]:
-    """An omission under the names of the report."""
+    """Return an omission under the names of the report."""
     return {
         "code": omission.code.value,
         "reason": omission.reason,
@@ -248,7 +251,7 @@ def omission_dict(omission: Omission) -> dict[str, Any]:
 def spell_omissions(
     omissions: Iterable[Omission],
 ) -> Iterator[tuple[str, int, OmissionCode]]:
-    """What is left out of all ranks, for people, how many records, and the kind of the reason."""
+    """Yield each omission of all ranks as text, its number of records, and its code."""
     by_reason: dict[str, list[Omission]] = {}
     for omission in omissions:
         by_reason.setdefault(omission.reason, []).append(omission)
@@ -257,3 +260,130 @@ def spell_omissions(
         steps = sorted({step for omission in found for step in omission.steps})
         where = f"steps {spell_ids(steps)}: " if steps else ""
         yield f"{where}{spell_count(rows, 'record')}, {reason}", rows, found[0].code
+
+
+# -- what a file is not exact in -------------------------------------------------------------------
+
+
+KEPT_EXACT = "nothing is merged in"
+_LIMITS: Mapping[LimitName, str] = {
+    "bytes": "size limit",
+    "events": "limit of events",
+    "memory": "limit of a viewer's memory",
+}
+
+
+def bookkeeping_lines(
+    omissions: Sequence[Omission],
+    resolutions: Sequence[ResolutionRow],
+    exact_steps: Sequence[ExactStep],
+    limited_by: LimitName | None,
+    clocks: Sequence[str],
+    *,
+    aligned: bool,
+    verbose: bool,
+) -> list[str]:
+    """Return lines on what a file is not exact in, and what was done to clocks, if anything.
+
+    clocks: how well they agree. aligned: whether they were moved. verbose: all of it, a line each.
+    """
+    merged = sum(1 for row in resolutions if row.merged)
+    if verbose:
+        return [
+            *(f"  clocks: {line}" for line in clocks),
+            *([f"  {spell_merged(merged, limited_by)}"] if merged else []),
+            *(f"  {row.spelled()}" for row in resolutions),
+            *([f"  {KEPT_EXACT}: {spell_exact_steps(exact_steps)}"] if exact_steps else []),
+            *(f"  left out: {text}" for text, *_ in spell_omissions(omissions)),
+        ]
+    exact = f" (nothing in {spell_exact_steps(exact_steps)})" if exact_steps else ""
+    left_out = sum(omission.rows for omission in omissions)
+    said = [
+        *([f"{spell_merged(merged, limited_by)}{exact}"] if merged else []),
+        *([f"{spell_count(left_out, 'record')} left out"] if left_out else []),
+        *(["clocks aligned"] if aligned else []),
+    ]
+    return [f"  {', '.join(said)}: -v says more"] if said else []
+
+
+def spell_merged(layers: int, limited_by: LimitName | None) -> str:
+    """Format how many layers are merged, and to keep which limit."""
+    return f"{spell_count(layers, 'layer')} merged to keep the {_LIMITS[limited_by or 'bytes']}"
+
+
+# -- notes that travel in a file -------------------------------------------------------------------
+
+
+MERGED = "Merged"
+"""The topic of layers that are not exact."""
+MOST_NOTES = 8
+"""So many notes of each topic are in the file; the rest is in the report."""
+MOST_CHARACTERS = 240
+
+
+def notes_of(
+    warnings: Sequence[str],
+    omissions: Sequence[Omission],
+    resolutions: Sequence[ResolutionRow],
+    exact_steps: Sequence[ExactStep] = (),
+    limited_by: LimitName | None = None,
+) -> Notes | None:
+    """Return notes for whoever opens the file; None if nothing is wrong or missing.
+
+    Records that only repeat others, or arrows to what was not asked for, are no reason for notes,
+    but are told where there are any.
+    """
+    merged = [row for row in resolutions if row.merged]
+    lossy = any(omission.loss for omission in omissions)
+    if not warnings and not merged and not lossy:
+        return None
+    left_out = list(spell_omissions(omissions))
+    topics = {
+        "Warnings": [Note(valid_text(text)) for text in dict.fromkeys(warnings)],
+        "Left out": [Note(valid_text(text), (("records", rows),)) for text, rows, _ in left_out],
+        MERGED: [
+            *([Note(f"{KEPT_EXACT}: {spell_exact_steps(exact_steps)}")] if exact_steps else []),
+            *map(_merged, merged),
+        ],
+    }
+    return Notes(
+        "; ".join(_counts(topics, len(merged), limited_by)),
+        tuple((topic, tuple(_first(notes))) for topic, notes in topics.items() if notes),
+    )
+
+
+def _merged(row: ResolutionRow) -> Note:
+    return Note(
+        row.spelled(),
+        (
+            ("resolution_ns", row.resolution_ns),
+            ("exact", row.exact),
+            ("merged", row.merged),
+            ("merged_into", row.merged_into),
+        ),
+    )
+
+
+def _counts(
+    topics: dict[str, list[Note]], merged: int, limited_by: LimitName | None
+) -> Iterator[str]:
+    """Yield the notes in one line."""
+    if warnings := topics["Warnings"]:
+        yield spell_count(len(warnings), "warning")
+    if left_out := topics["Left out"]:
+        records = sum(rows for note in left_out for _, rows in note.numbers)
+        yield f"{spell_count(records, 'record')} left out"
+    if merged:
+        yield spell_merged(merged, limited_by)
+
+
+def _first(notes: Sequence[Note]) -> Iterator[Note]:
+    """Yield the first notes, none too long, and how many there are besides."""
+    for note in notes[:MOST_NOTES]:
+        text = note.text
+        if len(text) > MOST_CHARACTERS:
+            text = text[: MOST_CHARACTERS - 1] + "…"
+        yield Note(text, note.numbers)
+    more = len(notes) - MOST_NOTES
+    if more > 0:
+        yield Note(f"and {spell_count(more, 'more note')} in the report", (("more", more),))

@@ -1,20 +1,24 @@
-"""What text for a terminal or a pipe is made of: its display, lines, and tables that fit it."""
+"""Text for a terminal or a pipe: its display, lines, and tables that fit it."""
 
 from __future__ import annotations
 
 import io
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TextIO
+from typing import Any, TextIO
 
+import numpy as np
 from rich.console import Console, RenderableType, detect_legacy_windows
 from rich.table import Table as Grid
 from rich.text import Text
 
+from timeline.figures.mean_step import EDGES, edges_ns
 from timeline.figures.short_names import CUT, shortened, two_lines
+from timeline.figures.table import Table
 from timeline.printable import encoded, printable, wrapped
+from timeline.units import spell_share, spell_short
 
 PIPE_WIDTH = 110
 """Characters in a line of a pipe or a file."""
@@ -26,7 +30,7 @@ ONE_LINE_WIDTH = 72
 
 @dataclass(frozen=True)
 class Display:
-    """Where text is shown: its width in characters, its encoding, and whether it is a terminal.
+    """A place where text is shown: its width in characters, encoding, and if it is a terminal.
 
     width: of tables, LEAST_WIDTH or more.
     """
@@ -42,18 +46,18 @@ class Display:
 
     @classmethod
     def of(cls, stream: TextIO) -> Display:
-        """The display that a stream writes to; a pipe or file is PIPE_WIDTH wide."""
+        """Return the display that a stream writes to; a pipe or file is PIPE_WIDTH wide."""
         terminal = stream.isatty() and not (os.name == "nt" and detect_legacy_windows())
         width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
         return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal, width)
 
     def holds(self, text: str) -> bool:
-        """Whether the encoding has these characters."""
+        """Return True if the encoding has these characters."""
         return encoded(text, self.encoding) == text
 
     @property
     def narrow(self) -> bool:
-        """Whether a line has no room for times beside their shares."""
+        """True if a line has no room for times beside their shares."""
         return self.width < ONE_LINE_WIDTH
 
 
@@ -89,7 +93,7 @@ def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) 
 
 
 def plain_grid(display: Display, titles: Sequence[str], numbers: Sequence[str]) -> Grid:
-    """A table without lines: columns of names, then of numbers."""
+    """Return a table without lines: columns of names, then of numbers."""
     gap = 1 if display.narrow else GAP
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for title in titles:
@@ -108,7 +112,7 @@ def named_grid(
     cells: Sequence[Sequence[str | Text]],
     styles: Sequence[str] = (),
 ) -> Grid:
-    """A table whose first column holds names: what others leave of the width, in two lines.
+    """Return a table whose first column holds names: what others leave of the width, in two lines.
 
     titles: of the names and of columns of words. numbers: of the columns behind them. cells: of
     each row behind its name. styles: of each row, if any.
@@ -124,7 +128,7 @@ def named_grid(
 
 
 def name_text(name: str, display: Display) -> Text:
-    """A name of the profile, in which nothing is obeyed."""
+    """Return a name of the profile, in which nothing is obeyed."""
     return Text(encoded(printable(name), display.encoding))
 
 
@@ -133,3 +137,151 @@ def _name_lines(names: Sequence[str], display: Display, width: int) -> list[str]
     shown = [encoded(printable(name), display.encoding) for name in names]
     cut = CUT if display.holds(CUT) else "..."
     return [two_lines(name, width) for name in shortened(shown, 2 * width, cut)]
+
+
+# -- rows of device times --------------------------------------------------------------------------
+
+
+LEAST_BAR, MOST_BAR = 6, 30
+"""Characters of a bar."""
+ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
+"""Characters of a number of a rank or step, of a time, and of a time with its share."""
+LEAST_HEADS, LEAST_PARTS = 2, 4
+"""Columns in front, and columns of times, for which a display of ONE_LINE_WIDTH has room."""
+
+
+@dataclass(frozen=True)
+class _Part:
+    """One part of device time, as it is drawn."""
+
+    column: str
+    title: str
+    short_title: str
+    style: str
+    mark: str = ""
+    plain_mark: str = ""
+
+    @property
+    def width(self) -> int:
+        """The columns of its title and of a time with its share."""
+        return max(CELL_WIDTH, *map(len, self.title.split("\n")))
+
+
+_PARTS = (
+    _Part("computing_ns", "compute", "compute", "green", "█", "#"),
+    _Part("communication_ns", "communication", "comm.", ""),
+    _Part("not_overlapped_ns", "exposed\ncomm.", "exposed\ncomm.", "yellow", "▒", "="),
+    _Part("waiting_ns", "waiting", "waiting", ""),
+    _Part("transfer_ns", "transfer", "transfer", ""),
+    _Part("copies_ns", "copies", "copies", "cyan", "░", ":"),
+    _Part("idle_ns", "idle", "idle", "bright_black", "·", "."),
+    _Part("edges_ns", "before,\nbetween", "before,\nbetween", "bright_black", "·", "."),
+)
+_SPLIT = ("waiting_ns", "transfer_ns")
+"""The parts of exposed communication; if they are known, all of it has no column."""
+_RARE = (
+    "computing_ns",
+    "communication_ns",
+    "not_overlapped_ns",
+    "copies_ns",
+)
+"""Parts that have a column only where there is any of them; nothing idles where nothing computes,
+as far as the profile tells."""
+_LEAST_TELLING = ("transfer_ns", "communication_ns")
+"""They make room on a narrow display: other parts tell them."""
+
+
+class TimesGrid:
+    """A table of rows of times, whose parts have columns as far as there is room.
+
+    display: where it is shown. heads: titles of the columns before the parts, the last of which
+    holds the whole time. table: all rows, with period_ns and the parts of it; the last part is what
+    lies before the first kernel and between steps.
+    """
+
+    def __init__(self, display: Display, heads: Sequence[str], table: Table) -> None:
+        self._display = display
+        self._parts = _parts_of(table, display, len(heads))
+        self._stacked = display.width < _width_of(len(self._parts), len(heads))
+        self._bar_width = self._width_for_bar(len(heads))
+        gap = 1 if self._stacked else GAP
+        self.grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
+        for label in heads:
+            self.grid.add_column(label, justify="right", no_wrap=True, vertical="top")
+        for part in self._parts:
+            title = part.short_title if self._stacked else part.title
+            mark = f"{self._mark(part)} " if part.mark and self._bar_width else ""
+            head = Text(mark, style=part.style) + Text(title) if mark else Text(title)
+            self.grid.add_column(head, justify="right", no_wrap=True)
+        if self._bar_width:
+            self.grid.add_column("", no_wrap=True)
+
+    def add(self, labels: Sequence[str], row: Mapping[str, Any], style: str = "") -> None:
+        """Add a row: what stands before its parts, in a style, and its times."""
+        cells: list[Text] = [Text(label, style=style) for label in labels]
+        between = "\n" if self._stacked else " "
+        row = {**row, "edges_ns": sum(row.get(name) or 0 for name in EDGES)}
+        for part in self._parts:
+            part_ns = row[part.column]
+            if part_ns is None:
+                cells.append(Text("-"))
+                continue
+            share = spell_share(part_ns, row["period_ns"])
+            cells.append(Text(f"{spell_short(part_ns)}{between}{share:>4}"))
+        if self._bar_width:
+            cells.append(self._bar(row))
+        self.grid.add_row(*cells)
+
+    def add_gap(self) -> None:
+        """Add a row that says that rows are left out."""
+        self.grid.add_row("…" if self._display.holds("…") else "...")
+
+    def _width_for_bar(self, heads: int) -> int:
+        """Return the columns that are left for a bar; a pipe has none."""
+        if self._stacked or not self._display.terminal:
+            return 0
+        used = ID_WIDTH + (heads - 1) * TIME_WIDTH + sum(part.width for part in self._parts)
+        left = self._display.width - used - (heads + len(self._parts)) * GAP
+        return min(left, MOST_BAR) if left >= LEAST_BAR else 0
+
+    def _mark(self, part: _Part) -> str:
+        return part.mark if self._display.holds("█▒░·") else part.plain_mark
+
+    def _bar(self, row: Mapping[str, Any]) -> Text:
+        bar = Text()
+        # A file may say of its steps what no profile does.
+        span_ns, upto_ns, drawn = max(row["period_ns"], 1), 0, 0
+        for part in _PARTS:
+            if part.mark:
+                upto_ns += row[part.column] or 0
+                cells = round(self._bar_width * min(max(upto_ns, 0), span_ns) / span_ns) - drawn
+                bar.append(self._mark(part) * cells, style=part.style)
+                drawn += cells
+        return bar
+
+
+def _parts_of(table: Table, display: Display, heads: int) -> tuple[_Part, ...]:
+    """Return the parts that have columns."""
+
+    def has(name: str) -> bool:
+        return name in table.columns and not np.ma.getmaskarray(table[name]).all()
+
+    left_out = {name for name in _SPLIT if not has(name)}
+    if not left_out:
+        left_out = {"communication_ns"}
+    left_out |= {name for name in _RARE if not np.ma.filled(table[name], 0).any()}
+    if not (100 * edges_ns(table) >= table["period_ns"]).any():
+        left_out.add("edges_ns")
+    if "computing_ns" in left_out:
+        left_out.add("idle_ns")
+    if display.width < _width_of(len(_PARTS) - len(left_out), heads):
+        left_out |= {name for name in _LEAST_TELLING if name not in left_out}
+    return tuple(part for part in _PARTS if part.column not in left_out)
+
+
+def _width_of(parts: int, heads: int) -> int:
+    """Return the width of a grid of so many columns of times with shares, behind some others."""
+    more_heads = max(heads - LEAST_HEADS, 0)
+    return (
+        ONE_LINE_WIDTH + (parts - LEAST_PARTS) * (CELL_WIDTH + GAP) + more_heads * (ID_WIDTH + GAP)
+    )

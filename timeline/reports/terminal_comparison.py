@@ -46,7 +46,7 @@ _WORSE, _BETTER = "red", "green"
 def comparison_text(
     comparison: Comparison, display: Display, *, gate: Gate | None = None, verbose: bool = False
 ) -> str:
-    """What changed, in lines that fit the display.
+    """Return what changed, in lines that fit the display.
 
     gate: how that was judged. verbose: more rows, and what few people ask for.
     """
@@ -131,18 +131,18 @@ def _verbose(
 
 
 def _spread(operators: Table, display: Display, title: str) -> Grid:
-    """The median and the quartiles of single times in both runs."""
+    """Return the median and the quartiles of single times in both runs."""
     cells = []
     for row in operators.to_dicts():
-        told = []
+        row_cells = []
         for run in ("base", "new"):
             median, first, third = (
                 time_cell(row[f"{run}_{name}_ns"]) for name in ("median", "q1", "q3")
             )
             known = row[f"{run}_median_ns"] is not None
             quartiles = f"{first} - {third}" if known else "-"
-            told += [median] if display.narrow else [median, quartiles]
-        cells.append(tuple(told))
+            row_cells += [median] if display.narrow else [median, quartiles]
+        cells.append(tuple(row_cells))
     medians = ["median before", "median now"]
     heads = medians if display.narrow else [medians[0], "q1 - q3", medians[1], "q1 - q3"]
     names = operator_names(operators)
@@ -150,7 +150,7 @@ def _spread(operators: Table, display: Display, title: str) -> Grid:
 
 
 def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Grid:
-    """How long each class of device work took in both runs, and how often it ran."""
+    """Return the time and count of each class of device work in both runs."""
     cells = []
     for row in classes.to_dicts():
         count = count_cell(row["base_count"], row["new_count"], " -> ")
@@ -160,7 +160,7 @@ def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Gri
 
 
 def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -> Grid:
-    """The sizes of both runs, and by how much they differ."""
+    """Return the sizes of both runs, and by how much they differ."""
     cells = []
     for row in memory.to_dicts():
         base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
@@ -180,7 +180,7 @@ def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
 
 
 def _named_steps(steps: Table) -> Table:
-    """Steps under the numbers that they have in both runs."""
+    """Return steps under the numbers that they have in both runs."""
     pairs = zip(steps["base_step"].tolist(), steps["new_step"].tolist(), strict=True)
     names = [str(base) if base == new else f"{base}, {new}" for base, new in pairs]
     times = {name: steps[name] for name in ("base_ns", "new_ns", "delta_ns")}
@@ -190,7 +190,7 @@ def _named_steps(steps: Table) -> Table:
 def _first(
     title: str, table: Table, display: Display, most: int, whole_ns: int, rows_of_all: int
 ) -> list[RenderableType]:
-    """The rows that changed most, in their own order; the first column names them."""
+    """Return the rows that changed most, in their own order; the first column names them."""
     noun = next(iter(table.columns))
     changed = sorted(range(len(table)), key=lambda at: -abs(int(table["delta_ns"][at])))
     shown = table.take(np.array(sorted(changed[:most]), np.intp))
@@ -204,7 +204,7 @@ def _first(
 def _operators(
     title: str, table: Table, display: Display, whole_ns: int, most: int, alone: int
 ) -> list[RenderableType]:
-    """What lost most, then what won most; a change that no step notices is none.
+    """Return what lost most, then what won most; a change that no step notices is none.
 
     alone: how many kinds ran in one run only.
     """
@@ -229,7 +229,7 @@ def _grid(
     *,
     bold: str = "",
 ) -> Grid:
-    """Times of both runs, and what changed; only what is notable of the whole has a colour."""
+    """Return times of both runs, and what changed; a notable change has a colour."""
     cells, styles = [], []
     spelled = [str(name) for name in names]
     for name, row in zip(spelled, table.to_dicts(), strict=True):
@@ -239,7 +239,7 @@ def _grid(
 
 
 def _time_cells(row: dict[str, Any], whole_ns: int) -> tuple[str, str, Text, Text]:
-    """A time before, now, how it changed, and that as a share."""
+    """Return a time before, now, how it changed, and that as a share."""
     delta_ns = row["delta_ns"] or 0
     style = _WORSE if delta_ns > 0 else _BETTER
     if abs(delta_ns) < NOTABLE * whole_ns:

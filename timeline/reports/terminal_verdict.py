@@ -11,20 +11,22 @@ from rich.console import Console, RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.figures.filed_verdict import FiledVerdict
+from timeline.figures.idle_table import least_gap_ns, sum_of_selection
 from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table
 from timeline.figures.verdict import BARS, Verdict
 from timeline.reports.terminal import (
     GAP,
     Display,
+    TimesGrid,
     name_text,
     named_grid,
     plain_grid,
     render_blocks,
 )
-from timeline.reports.terminal_idle import idle_grid
-from timeline.reports.times_grid import TimesGrid
-from timeline.units import spell_count, spell_number, spell_share, spell_short
+from timeline.units import spell_count, spell_duration, spell_number, spell_share, spell_short
 
 SIDE_BY_SIDE_WIDTH = 116
 """From this width on, operators and collectives stand side by side."""
@@ -42,7 +44,7 @@ _SLOW = "bold red"
 def verdict_text(
     verdict: Verdict, figures: Figures, display: Display, *, verbose: bool = False
 ) -> str:
-    """The answer to "what is slow", in lines that fit the display.
+    """Return the answer to "what is slow", in lines that fit the display.
 
     verbose: each step too, why devices idle, and the longest communication ops one by one.
     """
@@ -96,7 +98,7 @@ class _Blocks:
     # -- ranks and steps ---------------------------------------------------------------------------
 
     def _ranks(self) -> Iterator[RenderableType]:
-        """The mean step of each rank: the culprit first, or of many ranks those that wait most."""
+        """Yield mean steps: of the culprit first, or of many ranks of those that wait most."""
         rows, shown = self.verdict.mean_steps.to_dicts(), self._shown_ranks()
         steps = max(row["steps"] for row in rows)
         heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
@@ -112,7 +114,7 @@ class _Blocks:
         yield from self._rank_notes(shown, steps)
 
     def _rank_notes(self, shown: Sequence[Row], steps: int) -> Iterator[Text]:
-        """What the rows are of, and which ranks have none."""
+        """Yield what the rows are of, and which ranks have none."""
         used = self.verdict.used_ranks
         if steps > 1:
             left_out = self.verdict.step_count - steps
@@ -131,7 +133,7 @@ class _Blocks:
             yield Text(f"{spell_count(unused, 'rank')} without device records.")
 
     def _shown_ranks(self) -> list[Row]:
-        """The culprit, then the others in order of rank, or of many those that wait longest."""
+        """Return the culprit, then others in order of rank, or of many those that wait longest."""
         rows = self.verdict.mean_steps.to_dicts()
         if self.verdict.used_ranks > MOST_RANKS:
             name = "waiting_ns" if self._waiting_is_known else "period_ns"
@@ -180,22 +182,24 @@ class _Blocks:
     # -- who came last -----------------------------------------------------------------------------
 
     def _late_ranks(self) -> list[Row]:
-        """The ranks that others waited for most, profiled or not: the culprit, then the worst."""
-        found = {row["rank"]: row for row in self.verdict.stragglers.to_dicts()}
+        """Return ranks others waited for most, profiled or not: the culprit, then the worst."""
+        late_by_rank = {row["rank"]: row for row in self.verdict.stragglers.to_dicts()}
         for row in self.figures.waited_for.to_dicts():
             rank, caused_ns = row["waited_for_rank"], row["waited_ns"]
             if row["profiled"]:
                 continue
-            late = found.setdefault(rank, {"rank": rank, "caused_ns": 0, "times_last": 0})
+            late = late_by_rank.setdefault(rank, {"rank": rank, "caused_ns": 0, "times_last": 0})
             late["caused_ns"] += caused_ns
             late["times_last"] = max(late["times_last"], row["times"])
         culprit = self.verdict.culprit
         rank = None if culprit is None else culprit.rank
-        order = sorted(found.values(), key=lambda row: (row["rank"] != rank, -row["caused_ns"]))
+        order = sorted(
+            late_by_rank.values(), key=lambda row: (row["rank"] != rank, -row["caused_ns"])
+        )
         return order[:MOST_STRAGGLERS]
 
     def _stragglers(self, late: Sequence[Row]) -> Grid:
-        """How often each came last, and what that cost."""
+        """Return how often each rank came last, and what that cost."""
         most = 2 if self.display.narrow else None
         numbers = ["times last", "wait caused", "longest"]
         shown = not most and self.display.holds(BARS) and any(row.get("history") for row in late)
@@ -259,3 +263,70 @@ class _Blocks:
         ]
         heads = ["longest communication op"], ["rank", "step", "time"]
         return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
+
+
+# -- idle time -------------------------------------------------------------------------------------
+
+
+MOST_CALLS = 2
+"""Host calls that are told of each cause."""
+LEAST_CALL = 0.05
+"""Those that take less of the time of a cause are not."""
+
+
+def idle_grid(figures: Figures, display: Display) -> Grid | None:
+    """Return the causes of idle time, longest first, with the host calls; None without any.
+
+    Times are sums over all ranks of the selection.
+    """
+    causes = sum_of_selection(figures.idle, "cause")
+    if not len(causes):
+        return None
+    calls = sum_of_selection(figures.idle_calls, "cause", "call").to_dicts()
+    cells = []
+    for row in causes.to_dicts():
+        longest = [
+            f"{call['call']} {spell_short(call['total_ns'])}"
+            for call in calls
+            if call["cause"] == row["cause"] and call["total_ns"] > LEAST_CALL * row["total_ns"]
+        ]
+        if row["cause"] == IdleCause.BETWEEN_TASKS.value:
+            least_ns = least_gap_ns(figures.idle)
+            longest = [f"at least {spell_duration(least_ns)} each"] if least_ns else []
+        calls_text = name_text(", ".join(longest[:MOST_CALLS]), display)
+        cells.append(
+            (
+                *(() if display.narrow else (calls_text,)),
+                spell_short(row["total_ns"]),
+                spell_share(row["share"], 1),
+                spell_number(row["gaps"]),
+            )
+        )
+    names = [IdleCause(cause).label for cause in causes["cause"].tolist()]
+    titles = ["idle", *([] if display.narrow else ["meanwhile on the host"])]
+    return named_grid(display, display.width, titles, ["time", "share", "gaps"], names, cells)
+
+
+# -- the verdict of a file -------------------------------------------------------------------------
+
+
+def filed_text(filed: FiledVerdict, display: Display, *, verbose: bool = False) -> str:
+    """Return the text that the command printed when it wrote the file.
+
+    verbose: each step too, the longest communication ops, and which rows the file does not have.
+    """
+    if filed.verdict is not None and filed.figures is not None:
+        text = verdict_text(filed.verdict, filed.figures, display, verbose=verbose)
+    elif filed.comparison is not None:
+        from timeline.reports.terminal_comparison import comparison_text
+
+        text = comparison_text(filed.comparison, display)
+    else:
+        text = render_blocks([[name_text(line, display) for line in filed.sentences]], display)
+    left_out = [Text(line) for line in _left_out(filed)] if verbose else []
+    return text + (f"\n{render_blocks([left_out], display)}" if left_out else "")
+
+
+def _left_out(filed: FiledVerdict) -> Iterator[str]:
+    for name, rows in filed.left_out.items():
+        yield f"Not in the file, to keep it small: {spell_count(rows, 'row')} of {name}"

@@ -10,7 +10,7 @@ from timeline.printable import valid_text
 
 
 def json_of(value: Any, option: int | None = None) -> bytes:
-    """The JSON of a value; in its texts bytes that are no text are escaped."""
+    """Return the JSON of a value; in its texts bytes that are no text are escaped."""
     try:
         return orjson.dumps(value, option=option)
     except orjson.JSONEncodeError:  # rare, so texts are looked at only then

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
 from statistics import median
 from typing import Any
 
@@ -12,7 +11,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.random_recordings import START_NS, random_ranks
 from timeline.analysis.gains.mends import (
     AT_HAND_NS,
     LEAST_GAP,
@@ -22,130 +20,16 @@ from timeline.analysis.gains.mends import (
     Parts,
     split_odd,
 )
-from timeline.analysis.gains.replay import Replay
 from timeline.columns.group_by import count_turns
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 
 MS = 1_000_000
-seeds = st.integers(0, 1 << 30)
 Row = tuple[Any, ...]
-
-
-def middle(times_ns: Iterable[int]) -> int:
-    """The median, rounded down."""
-    return int(median(times_ns) // 1)
-
-
-def _of_run(seed: int, ranks: int, steps: int, classes: list[int]) -> Mends:
-    made = random_ranks(seed, ranks, steps)
-    replay = Replay(made, START_NS)
-    return Mends.of(replay, made, [np.arange(steps)] * ranks, classes)
 
 
 def _rows(parts: Parts, *names: str) -> list[Row]:
     return list(zip(*(getattr(parts, name).tolist() for name in names), strict=True))
-
-
-def _beyond_ns(parts: Parts, likes_ns: list[int | None]) -> list[int]:
-    """By how much parts of steps exceed their likes, as long as all of a kind in a step do."""
-    rows = _rows(parts, "part", "rank", "step", "time_ns")
-    beyond = [
-        0 if like_ns is None or step == NO_ID else time_ns - like_ns
-        for (*_, step, time_ns), like_ns in zip(rows, likes_ns, strict=True)
-    ]
-    net, longer = Counter[Row](), Counter[Row]()
-    for row, one in zip(rows, beyond, strict=True):
-        net[row[:3]] += one
-        longer[row[:3]] += max(one, 0)
-    return [
-        int(max(one, 0) * (max(net[row[:3]], 0) / max(longer[row[:3]], 1)))
-        for row, one in zip(rows, beyond, strict=True)
-    ]
-
-
-def _completed(parts: Parts, likes_ns: list[int | None]) -> list[int | None]:
-    """Where no other rank tells, the median of all steps of the own one, or nothing at all."""
-    own = defaultdict[Row, list[int]](list)
-    rows = _rows(parts, "part", "rank", "name", "turn", "step", "time_ns")
-    for *key, step, time_ns in rows:
-        if step != NO_ID:
-            own[tuple(key)].append(time_ns)
-    enough = len({row[4] for row in rows} - {NO_ID}) >= 3
-    return [
-        like_ns
-        if like_ns is not None
-        else middle(own[row[:4]])
-        if len(own[row[:4]]) > 1
-        else 0
-        if enough and row[4] != NO_ID
-        else None
-        for row, like_ns in zip(rows, likes_ns, strict=True)
-    ]
-
-
-@given(seeds, st.integers(1, 5), st.integers(1, 5), st.data())
-def test_likes_are_medians_of_the_other_ranks(
-    seed: int, ranks: int, steps: int, data: st.DataObject
-) -> None:
-    """Of the same work, told by class, step, name and turn; else of other steps of the own rank."""
-    classes = data.draw(st.lists(st.integers(0, 1), min_size=ranks, max_size=ranks))
-    mends = _of_run(seed, ranks, steps, classes)
-    parts = mends.parts
-    same = defaultdict[Row, dict[int, int]](dict)
-    rows = _rows(parts, "part", "step", "name", "turn", "rank", "time_ns")
-    for *key, rank, time_ns in rows:
-        its = same[(*key, classes[rank])]
-        assert rank not in its
-        its[rank] = time_ns
-    likes_ns: list[int | None] = []
-    for *key, rank, _ in rows:
-        others = [ns for other, ns in same[(*key, classes[rank])].items() if other != rank]
-        likes_ns.append(middle(others) if others else None)
-    assert mends.peers_ns.tolist() == _beyond_ns(parts, _completed(parts, likes_ns))
-    assert not mends.peers_ns[parts.step == NO_ID].any()
-
-
-@given(seeds, st.integers(1, 3), st.integers(2, 5), st.data())
-def test_odd_steps_are_compared_with_the_others(
-    seed: int, ranks: int, steps: int, data: st.DataObject
-) -> None:
-    """By the same work of the own rank; what no other step has would not be there."""
-    mends = _of_run(seed, ranks, steps, [0] * ranks)
-    parts = mends.parts
-    odd_step = data.draw(st.integers(0, steps - 1))
-    others = defaultdict[Row, list[int]](list)
-    rows = _rows(parts, "part", "rank", "name", "turn", "step", "time_ns")
-    for *key, step, time_ns in rows:
-        if step != odd_step:
-            others[tuple(key)].append(time_ns)
-    likes_ns: list[int | None] = [middle(others[row[:4]]) if others[row[:4]] else 0 for row in rows]
-    wanted = [
-        one if row[4] == odd_step else 0
-        for row, one in zip(rows, _beyond_ns(parts, likes_ns), strict=True)
-    ]
-    assert mends.beyond_steps(parts.step == odd_step).tolist() == wanted
-
-
-@given(seeds, st.integers(2, 5), st.integers(1, 5), st.data())
-def test_slow_ranks_are_compared_with_the_others(
-    seed: int, ranks: int, steps: int, data: st.DataObject
-) -> None:
-    """All slow ones with the median of the ranks that are not slow."""
-    mends = _of_run(seed, ranks, steps, [0] * ranks)
-    parts = mends.parts
-    slow = data.draw(st.sets(st.integers(0, ranks - 1), min_size=1, max_size=ranks - 1))
-    others = defaultdict[Row, list[int]](list)
-    rows = _rows(parts, "part", "step", "name", "turn", "rank", "time_ns")
-    for *key, rank, time_ns in rows:
-        if rank not in slow:
-            others[tuple(key)].append(time_ns)
-    likes_ns = [middle(others[row[:4]]) if others[row[:4]] else None for row in rows]
-    wanted = [
-        one if row[4] in slow else 0
-        for row, one in zip(rows, _beyond_ns(parts, _completed(parts, likes_ns)), strict=True)
-    ]
-    assert mends.beyond_ranks(np.isin(parts.rank, list(slow))).tolist() == wanted
 
 
 def made_mends(**columns: Any) -> Mends:

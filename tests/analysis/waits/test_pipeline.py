@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from simulator.layouts import LAYOUTS
 from simulator.parallelism import Parallelism
 from simulator.simulation import make_run
+from timeline import export
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.pipeline import Bubbles, Pairs, measure_bubbles
 from timeline.columns.intervals import subtract, union
-from timeline.commands.export import export
 from timeline.figures.parallel_tables import pipeline_sentences
 from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID

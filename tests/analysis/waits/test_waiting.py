@@ -68,16 +68,6 @@ def test_the_last_arrival_and_all_waits_are_exact(
     assert waiting.basis.compared_ns == stragglers.shared_ns.sum()
 
 
-def test_a_straggler_is_named() -> None:
-    """The others wait for a rank that is late, and it waits for nobody."""
-    cluster = simulate(8, ops=20, late={3: 2_000_000})
-    stragglers = measure_waiting(cluster.ranks).stragglers
-    worst = int(np.argmax(stragglers.caused_ns))
-    assert worst == 3
-    assert stragglers.slowest_ns[3] >= 2_000_000
-    assert stragglers.waited_ns[3] < 0.05 * stragglers.waited_ns.sum()
-
-
 def test_bandwidth_is_that_of_the_bus() -> None:
     """A ring of 4 moves 2 * 3/4 of 4 MB after the last arrival: nccl-tests' bus bandwidth."""
     cluster = simulate(4, groups=[(0, 1, 2, 3)], ops=5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from random import Random
@@ -124,56 +123,6 @@ def test_one_more_task_is_other_work(tasks: list[Task]) -> None:
     reshaped = _work([(start, length, kind, shapes + ",1", step), *tasks[1:]])
     assert whole.digest != more.digest and whole.types_digest != more.types_digest
     assert whole.digest != reshaped.digest and whole.types_digest == reshaped.types_digest
-
-
-@given(TASKS)
-def test_times_are_sums_over_the_steps_that_are_compared(tasks: list[Task]) -> None:
-    """Counts and times by type are those of a plain walk over the most common kind of step."""
-    work = _work(tasks, steps=5)
-    by_step = {
-        step: Counter((kind, shapes) for *_, kind, shapes, at in tasks if at == step)
-        for step in range(5)
-    }
-    used = [step for step in range(5) if by_step[step]]
-    if not used:
-        assert (work.steps, len(work.times)) == (0, 0)
-        return
-    later = [step for step in used if step != 0]
-    used = later if len(later) >= 3 else used
-    whole = Counter(frozenset(by_step[step].items()) for step in used)
-    types = {
-        step: frozenset(Counter(kind for kind, _ in by_step[step].elements()).items())
-        for step in used
-    }
-    (common, times), (common_type, type_times) = (
-        whole.most_common(1)[0],
-        Counter(types.values()).most_common(1)[0],
-    )
-    if 2 * times > len(used):
-        compared = [step for step in used if frozenset(by_step[step].items()) == common]
-    elif 2 * type_times > len(used):
-        assert work.digest == NO_WORK
-        compared = [step for step in used if types[step] == common_type]
-    else:
-        assert work.digest == work.types_digest == NO_WORK
-        compared = used
-    expected: dict[str, list[int]] = {}
-    for _, length, kind, _, step in tasks:
-        if step in compared:
-            sums = expected.setdefault(kind, [0, 0])
-            sums[0] += 1
-            sums[1] += length
-    found = {
-        work.strings[code]: [count, total_ns]
-        for code, count, total_ns in zip(
-            work.times.type.tolist(),
-            work.times.count.tolist(),
-            work.times.total_ns.tolist(),
-            strict=True,
-        )
-    }
-    assert (work.steps, found) == (len(compared), expected)
-    assert work.computing_ns == sum(total_ns for _, total_ns in expected.values())
 
 
 @given(TASKS.filter(bool), SAMPLES)

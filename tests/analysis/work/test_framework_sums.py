@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
+from tests.support.made_launches import Arrow, Call, Op, Task, made_records
 from timeline.analysis.work import framework_sums
 from timeline.analysis.work.framework_sums import OperatorRules, sum_framework
 from timeline.records.not_given import NO_TIME
@@ -103,35 +103,6 @@ def training(**more: object) -> Records:
     return records_of(TRAINING, tasks=TASKS, arrows=ARROWS, **more)
 
 
-def test_operators_are_shown_below_steps_and_below_nothing() -> None:
-    """Each has the time of all that it and those inside launched; a step is no operator."""
-    engine = "autograd::engine::evaluate_function: AddmmBackward0"
-    assert operators(training()) == {
-        "aten::linear": (1, 1),
-        "aten::relu": (1, 2),
-        engine: (1, 4 + 8 + 16),
-        "aten::item": (1, 32),
-    }
-
-
-def test_an_operator_of_too_many_kernels_gives_way_to_those_inside() -> None:
-    """It does so again and again, and what has nothing inside stays however much it launched."""
-    calls = [
-        (python(0, 1000, "model"), OPERATOR),
-        (python(10, 500, "block"), OPERATOR),
-        (python(20, 100, "aten::mm"), OPERATOR),
-        (python(110, 200, "aten::mm"), OPERATOR),
-        (python(600, 900, "loss"), OPERATOR),
-    ]
-    tasks = [Task(at, at + 1) for at in range(12)]
-    arrows = [launch(call, task) for task, call in enumerate([2] * 5 + [3] * 2 + [4] * 5)]
-    records = records_of(calls, tasks=tasks, arrows=arrows)
-    assert operators(records) == {"model": (1, 12)}
-    assert operators(records, OperatorRules(12)) == {"model": (1, 12)}
-    assert operators(records, OperatorRules(7)) == {"block": (1, 7), "loss": (1, 5)}
-    assert operators(records, OperatorRules(4)) == {"aten::mm": (2, 7), "loss": (1, 5)}
-
-
 def test_collectives_are_left_out() -> None:
     """Neither ops nor the tasks that are theirs count for the operator that launched them."""
     calls = [(python(0, 100, "c10d::allreduce_"), OPERATOR)]
@@ -144,18 +115,6 @@ def test_collectives_are_left_out() -> None:
     assert operators(replace(records, planes=planes)) == {"c10d::allreduce_": (1, 2)}
 
 
-def test_a_task_belongs_to_one_operator_however_many_arrows_it_has() -> None:
-    """Of several arrows that of the operator that began last counts."""
-    calls = [(python(0, 100, "outer"), OPERATOR), (python(10, 90, "inner"), OPERATOR)]
-    records = records_of(calls, tasks=[Task(200, 300)], arrows=[launch(1, 0), launch(0, 0)])
-    assert operators(records) == {"outer": (1, 100)}
-    more = [launch(1, task) for task in range(5)]
-    records = records_of(
-        calls, tasks=[Task(at, at + 1) for at in range(5)], arrows=[launch(0, 0), *more]
-    )
-    assert operators(records, OperatorRules(4)) == {"inner": (1, 5)}
-
-
 def test_marks_of_a_program_launch_for_no_operator() -> None:
     """Nor do the calls of CANN, whose arrows say again what the framework's say."""
     calls = [(python(0, 100, "aten::mm"), OPERATOR), (Call(10, 20, "mark", "MSTX"), "marker")]
@@ -165,19 +124,6 @@ def test_marks_of_a_program_launch_for_no_operator() -> None:
     ]
     records = records_of(calls, tasks=[Task(200, 300)], arrows=arrows)
     assert operators(records) == {"aten::mm": (1, 0)}
-
-
-def test_operators_of_steps_that_are_not_selected_are_not_shown() -> None:
-    """The next step's call may begin while the device still works for the selected one."""
-    calls = [
-        (python(0, 100, "ProfilerStep#1"), OPERATOR),
-        (python(10, 20, "aten::mm"), OPERATOR),
-        (python(100, 200, "ProfilerStep#2"), OPERATOR),
-        (python(110, 120, "aten::mm"), OPERATOR),
-    ]
-    tasks, arrows = [Task(300, 310), Task(310, 330)], [launch(1, 0), launch(3, 1)]
-    records = records_of(calls, tasks=tasks, arrows=arrows, steps=[Step(0, 100, 1, host=True)])
-    assert operators(records) == {"aten::mm": (1, 10)}
 
 
 def test_shapes_tell_operators_apart_where_they_are_asked_for() -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
+from timeline import open_profile
 from timeline.analysis.waits.group_members import (
     find_groups,
     group_in_name,
@@ -22,7 +23,6 @@ from timeline.analysis.waits.group_members import (
 )
 from timeline.columns.strings import StringPool
 from timeline.errors import TimelineError
-from timeline.profile import open_profile
 from timeline.records.tables import Records
 from timeline.sources.common.identity import ProcessGroup, members_of, ranks_in
 

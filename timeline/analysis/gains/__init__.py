@@ -1,1 +1,1 @@
-"""What a run would win if something in it were mended: replay, mends, and findings in order."""
+"""Gains: how much shorter a run becomes if a part of it is mended, by replaying it."""

@@ -1,8 +1,9 @@
-"""Findings: what to mend first in a run, and how much that wins.
+"""Findings: what to mend first in a run, and how much time that saves.
 
-A candidate is a set of parts of the run that take longer than their like. It is replayed with the
-like in their place; what the run is shorter by is its gain. Losses are found one at a time: that
-with the largest gain first, the next ones on top of it.
+A candidate is a set of parts that take longer than comparable parts. The run is replayed with these
+parts shortened to the time of their peers; the gain is how much shorter the run becomes. Losses are
+found one at a time: the one with the largest gain first, each further one on top of those already
+mended.
 """
 
 from __future__ import annotations
@@ -23,26 +24,28 @@ from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID
 
 NOTABLE = 0.02
-"""A gain of a smaller share of the recording is no finding."""
+"""Minimum gain of a finding, as a share of the recording."""
 PROMISING = 0.015
-"""Parts whose mends on the critical path make up a smaller share are not replayed."""
+"""Minimum time that a candidate mends on the critical path to be replayed, as a share of the
+recording.
+"""
 ALIKE = 0.9
-"""Candidates that win so much of the largest gain explain the same loss."""
+"""Candidates with at least this share of the largest gain are taken to explain the same loss."""
 MOST_FINDINGS = 6
 MOST_REPLAYS = 12
-"""Candidates that are replayed for one finding, the most promising first."""
+"""Maximum number of candidates replayed per finding, the most promising first."""
 MOST_RESIDUAL = 0.05
-"""Gains are not reported where the replay without a change is off by a larger share."""
+"""Maximum error of the unchanged replay, as a share of the recording, for gains to be reported."""
 FAR_MORE = 5
-"""A lever that wins so many times what the largest fault wins comes first."""
+"""A lever comes first if it gains more than this many times the gain of the largest fault."""
 FASTER = 10
-"""The largest operator is taken to become faster by one in so many."""
+"""The largest operator is assumed to become faster by one part in this many."""
 MAIN = 2 / 3
-"""A cause makes up so much of a mend of which it is the cause."""
+"""Minimum share of a mend that one cause must account for to be named as its cause."""
 
 
 class FindingKind(enum.StrEnum):
-    """What is wrong."""
+    """Kind of loss or lever that a finding describes."""
 
     SLOW_RANK = "slow_rank"
     SLOW_RANKS = "slow_ranks"
@@ -56,7 +59,7 @@ class FindingKind(enum.StrEnum):
 
 
 class Cause(enum.StrEnum):
-    """Why, the most specific first."""
+    """Cause of a loss, the most specific first."""
 
     INPUT = "input"
     MEMORY = "memory"
@@ -70,7 +73,7 @@ class Cause(enum.StrEnum):
 
 
 class Basis(enum.StrEnum):
-    """What a gain stands on."""
+    """Basis of a gain: a replay, or an upper bound."""
 
     REPLAY = "replay"
     BOUND = "bound"
@@ -78,13 +81,13 @@ class Basis(enum.StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing to mend.
+    """A loss to mend, or a lever to pull.
 
-    ranks: positions, None for all. absent: the number of a rank that is not recorded, in place of
-    ranks. steps: numbers of steps, None for all. gain_ns: what it wins alone; further_ns: what it
-    wins on top of the findings before it. took_ns, less_ns: what the parts that it mends took, on
+    ranks: positions of the ranks, None for all. absent: number of a rank that is not recorded, in
+    place of ranks. steps: numbers of the steps, None for all. gain_ns: gain if only this is mended;
+    further_ns: gain on top of the findings before it. took_ns, less_ns: time of the mended parts on
     the rank where they took longest, and how much less they would take. name: what ran longest in
-    them. fault: whether something is worse than its like; else it is a lever, which makes a healthy
+    them. fault: True if something is worse than its peers; False for a lever, which makes a healthy
     run faster.
     """
 
@@ -104,11 +107,11 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """What was found in a run, in the order in which to mend it.
+    """All findings of a run, in the order in which to mend them.
 
-    recording_ns: how long the run takes. residual_ns: how far a replay without a change is from it.
-    reason: why no gains are reported, empty where they are. is_whole: whether all members of all
-    groups are recorded, without which gains are at least as large as reported.
+    recording_ns: duration of the run. residual_ns: error of the unchanged replay. reason: why no
+    gains are reported, empty if they are. is_whole: whether all members of all groups are recorded;
+    if not, gains are at least as large as reported.
     """
 
     found: tuple[Finding, ...] = ()
@@ -123,11 +126,11 @@ class Findings:
 
 @dataclass(frozen=True)
 class Run:
-    """A run to look for losses in.
+    """A recorded run to search for losses.
 
-    step_times_ns: (steps,) how long each step takes. recording_ns: how long all of it takes.
-    classes: (ranks,) the same number for ranks that do the same work. stages: (ranks,) the stage of
-    each in its pipeline, NO_ID for none. is_whole: whether all members of all groups are recorded.
+    step_times_ns: (steps,) duration of each step. recording_ns: duration of the run. classes:
+    (ranks,) a number shared by ranks that do the same work. stages: (ranks,) pipeline stage of each
+    rank, NO_ID for none. is_whole: whether all members of all groups are recorded.
     """
 
     ranks: Sequence[RecordedRank]
@@ -143,7 +146,10 @@ class Run:
 
 @dataclass(frozen=True)
 class _Candidate:
-    """What could be mended: rows (k,) of the parts, and by how much less each would take."""
+    """A set of parts that could be mended.
+
+    rows: (k,) rows of the parts. less_ns: (k,) how much less time each would take.
+    """
 
     kind: FindingKind
     ranks: tuple[int, ...] | None
@@ -156,14 +162,14 @@ class _Candidate:
     absent: int | None = None
 
     def on_top_of(self, mended_ns: Int64) -> Int64:
-        """Return by how much less all parts take with this mended too, (parts,)."""
+        """Return the time saved per part, (parts,), with this candidate mended as well."""
         both_ns = mended_ns.copy()
         both_ns[self.rows] = np.maximum(both_ns[self.rows], self.less_ns)
         return both_ns
 
     @property
     def narrowness(self) -> tuple[float, float, int]:
-        """How narrow an explanation it is, the narrowest the least."""
+        """Return a sort key that is smallest for the narrowest explanation."""
         return (
             float("inf") if self.ranks is None else max(len(self.ranks), 1),
             float("inf") if self.steps is None else len(self.steps),
@@ -172,8 +178,8 @@ class _Candidate:
 
 
 def find_losses(run: Run) -> Findings:
-    """Return what to mend first in a run, then what to mend next."""
-    known = Findings(
+    """Find the losses of a run, in the order in which to mend them."""
+    findings = Findings(
         recording_ns=run.recording_ns,
         is_whole=run.is_whole,
         classes=tuple(run.classes),
@@ -181,33 +187,33 @@ def find_losses(run: Run) -> Findings:
         step_times_ns=tuple(run.step_times_ns.tolist()),
     )
     replay = Replay(run.ranks, run.start_ns)
-    known = replace(known, residual_ns=replay.residual_ns)
+    findings = replace(findings, residual_ns=replay.residual_ns)
     if replay.residual_ns > MOST_RESIDUAL * run.recording_ns:
-        return replace(known, reason="the run cannot be replayed as it was recorded")
+        return replace(findings, reason="the run cannot be replayed as it was recorded")
     search = _Search(run, replay, Mends.of(replay, run.ranks, run.steps, run.classes))
-    return replace(known, found=tuple(search.findings()))
+    return replace(findings, found=tuple(search.findings()))
 
 
 def estimate_gain_ns(run: Run, rank: int) -> int:
     """Return how much shorter a run would be if one rank were as fast as its peers.
 
-    rank: its position.
+    rank: position of the rank.
     """
     replay = Replay(run.ranks, run.start_ns)
     mends = Mends.of(replay, run.ranks, run.steps, run.classes)
-    its = (mends.parts.rank == rank) & (mends.parts.part < Part.TRANSFER)
-    played = replay.play(mends.sooner_ns(np.where(its, mends.peers_ns, 0)))
+    is_of_rank = (mends.parts.rank == rank) & (mends.parts.part < Part.TRANSFER)
+    played = replay.play(mends.sooner_ns(np.where(is_of_rank, mends.peers_ns, 0)))
     return replay.unchanged.total_ns - played.total_ns
 
 
 class _Search:
-    """Looks for losses, one at a time, and then for levers."""
+    """Search for losses, one at a time, and then for levers."""
 
     def __init__(self, run: Run, replay: Replay, mends: Mends) -> None:
         self._run, self._replay, self._mends = run, replay, mends
 
     def findings(self) -> list[Finding]:
-        """Return what is worth mending: faults, then levers, or one that is worth far more."""
+        """Return faults, then levers; a lever that gains far more comes first."""
         faults, mended_ns = self._losses(list(_faults(self._run, self._mends)))
         levers = self._gains_of_levers(mended_ns)
         most_ns = FAR_MORE * max((one.gain_ns for one in faults), default=0)
@@ -216,8 +222,8 @@ class _Search:
         return [*faults, *levers]
 
     def _gains_of_levers(self, mended_ns: Int64) -> list[Finding]:
-        """Return what levers win, alone and on top of what is mended, the largest first."""
-        unchanged, found = self._replay.unchanged, list[Finding]()
+        """Return the levers with notable gains, the largest further gain first."""
+        unchanged, levers = self._replay.unchanged, list[Finding]()
         now = self._replay.play(self._mends.sooner_ns(mended_ns)) if mended_ns.any() else unchanged
         for lever in _levers(self._mends, is_whole=self._run.is_whole):
             alone, further = (
@@ -225,26 +231,26 @@ class _Search:
                 for before, less_ns in ((unchanged, np.zeros_like(mended_ns)), (now, mended_ns))
             )
             if max(alone, further) >= NOTABLE * self._run.recording_ns:
-                found.append(self._finding(lever, alone, further))
-        found.sort(key=lambda one: -one.further_ns)
-        # Where members are not recorded, all of communication may be waiting for them.
-        unsure = [one for one in found if one.kind is FindingKind.EXPOSED_COMMUNICATION]
-        others = [one for one in found if one not in unsure]
+                levers.append(self._finding(lever, alone, further))
+        levers.sort(key=lambda one: -one.further_ns)
+        # If members are not recorded, all communication may be waiting for them.
+        unsure = [one for one in levers if one.kind is FindingKind.EXPOSED_COMMUNICATION]
+        others = [one for one in levers if one not in unsure]
         most_ns = FAR_MORE * max((one.further_ns for one in others), default=0)
         if not self._run.is_whole and any(one.further_ns <= most_ns for one in unsure):
             return [*others, *unsure]
-        return found
+        return levers
 
     def _play_lever(self, lever: _Candidate, less_ns: Int64) -> Played:
-        """Play the run with a lever; for a bound, ranks that are not recorded are in time."""
+        """Play the run with a lever; for a bound, ranks that are not recorded arrive in time."""
         sooner_ns = self._mends.sooner_ns(less_ns)
         if lever.basis is Basis.BOUND:
             sooner_ns[1][self._replay.pinned] += self._run.recording_ns
         return self._replay.play(sooner_ns)
 
     def _losses(self, candidates: Sequence[_Candidate]) -> tuple[list[Finding], Int64]:
-        """Return losses, each on top of those before, and by how much less the parts then take."""
-        found = list[Finding]()
+        """Return the losses, one on top of the other, and the time saved per part."""
+        findings = list[Finding]()
         now = self._replay.unchanged
         mended_ns = np.zeros(len(self._mends.parts), np.int64)
         for _ in range(MOST_FINDINGS):
@@ -255,21 +261,21 @@ class _Search:
             nothing_ns = np.zeros_like(mended_ns)
             alone = self._replay.play(self._mends.sooner_ns(candidate.on_top_of(nothing_ns)))
             gain_ns = self._replay.unchanged.total_ns - alone.total_ns
-            found.append(self._finding(candidate, gain_ns, further_ns))
+            findings.append(self._finding(candidate, gain_ns, further_ns))
             mended_ns = candidate.on_top_of(mended_ns)
             now = played
-        return found, mended_ns
+        return findings, mended_ns
 
     def _finding(self, candidate: _Candidate, gain_ns: int, further_ns: int) -> Finding:
-        """Return a candidate that wins so much as a finding."""
+        """Return the finding of a candidate with these gains."""
         parts, rows, less_ns = self._mends.parts, candidate.rows, candidate.less_ns
         most = int(np.argmax(np.bincount(parts.rank[rows], less_ns)))
         is_most = parts.rank[rows] == most
-        its, its_less_ns = rows[is_most], less_ns[is_most]
-        alike = np.isin(parts.part, np.unique(parts.part[its])) & (parts.rank == most)
+        longest, longest_less_ns = rows[is_most], less_ns[is_most]
+        alike = np.isin(parts.part, np.unique(parts.part[longest])) & (parts.rank == most)
         if candidate.steps is not None:
-            alike &= np.isin(parts.step, np.unique(parts.step[its]))
-        names = np.bincount(parts.name[its], its_less_ns)
+            alike &= np.isin(parts.step, np.unique(parts.step[longest]))
+        names = np.bincount(parts.name[longest], longest_less_ns)
         return Finding(
             candidate.kind,
             candidate.ranks,
@@ -278,7 +284,7 @@ class _Search:
             gain_ns,
             further_ns,
             int(parts.time_ns[alike].sum()),
-            int(its_less_ns.sum()),
+            int(longest_less_ns.sum()),
             self._mends.names[int(np.argmax(names))],
             basis=candidate.basis,
             fault=candidate.fault,
@@ -286,7 +292,7 @@ class _Search:
         )
 
     def _main_cause(self, candidate: _Candidate) -> Cause:
-        """Return the cause that makes up most of a candidate of several causes."""
+        """Return the cause that accounts for most of a candidate, Cause.UNKNOWN if none does."""
         if candidate.cause is not Cause.UNKNOWN:
             return candidate.cause
         parts = self._mends.parts
@@ -302,7 +308,11 @@ class _Search:
     def _best(
         self, candidates: Sequence[_Candidate], mended_ns: Int64, now: Played
     ) -> tuple[_Candidate, int, Played] | None:
-        """Return the narrowest candidate of those that win nearly the most, None for none."""
+        """Return the narrowest candidate among those with nearly the largest gain.
+
+        Returns the candidate, its gain on top of what is mended, and the replay; None if no gain is
+        notable.
+        """
         parts = self._mends.parts
         on_path = np.zeros(self._mends.nodes, np.bool_)
         on_path[now.path] = True
@@ -342,7 +352,7 @@ def _candidates(
 ) -> Iterator[_Candidate]:
     """Yield a candidate if it mends anything.
 
-    less_ns: (k,) by how much less the parts from the row `first` on would take.
+    less_ns: (k,) how much less time the parts take, from row `first` on.
     """
     rows = np.flatnonzero(less_ns)
     if len(rows):
@@ -350,7 +360,7 @@ def _candidates(
 
 
 def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
-    """Yield what may be worse than its like in a run."""
+    """Yield candidates for everything that may be worse than its peers."""
     parts, steps = mends.parts, len(run.step_numbers)
     if len(run.ranks) > 1:
         yield from _of_ranks(run, mends)
@@ -371,7 +381,7 @@ _TASKS = (Part.COMPUTING, Part.COPYING)
 
 
 def _masks(part: Codes) -> Iterator[tuple[Cause, Bool]]:
-    """Yield what each cause makes longer; of unknown cause is all but transfers."""
+    """Yield each cause with a mask of the parts it affects; UNKNOWN covers all but transfers."""
     yield Cause.COMPUTING, np.isin(part, _TASKS)
     yield Cause.HOST, part == Part.HOST
     yield Cause.INPUT, part == Part.INPUT
@@ -379,7 +389,7 @@ def _masks(part: Codes) -> Iterator[tuple[Cause, Bool]]:
 
 
 def _slower_ranks(run: Run, mends: Mends, less_ns: Int64) -> Iterator[tuple[int, slice]]:
-    """Yield the ranks whose parts would take notably less, and where those parts are."""
+    """Yield each rank with parts that would take notably less time, and the slice of its parts."""
     bounds = np.searchsorted(mends.parts.rank, np.arange(len(run.ranks) + 1)).tolist()
     for rank, (first, stop) in enumerate(pairwise(bounds)):
         if int(less_ns[first:stop].sum()) >= PROMISING * run.recording_ns:
@@ -387,26 +397,26 @@ def _slower_ranks(run: Run, mends: Mends, less_ns: Int64) -> Iterator[tuple[int,
 
 
 def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
-    """Yield what makes one rank slower than its peers, in all steps and in odd ones."""
+    """Yield candidates for one rank that is slower than its peers, in all steps and in odd ones."""
     step = mends.parts.step
     for cause, mask in _masks(mends.parts.part):
         less_ns = np.where(mask, mends.peers_ns, 0)
         kind = FindingKind.STARVED if cause is Cause.INPUT else FindingKind.SLOW_RANK
         for rank, rows in _slower_ranks(run, mends, less_ns):
-            its_ns = less_ns[rows]
-            yield from _candidates(kind, (rank,), None, cause, its_ns, rows.start)
+            rank_ns = less_ns[rows]
+            yield from _candidates(kind, (rank,), None, cause, rank_ns, rows.start)
             if not len(run.step_numbers):
                 continue
             by_step = np.zeros(len(run.step_numbers) + 1, np.int64)
-            np.add.at(by_step, step[rows], its_ns)
+            np.add.at(by_step, step[rows], rank_ns)
             odd = split_odd(by_step[:-1], in_order=True)
             numbers = tuple(run.step_numbers[odd].tolist())
-            in_odd_ns = np.where(np.append(odd, False)[step[rows]], its_ns, 0)
+            in_odd_ns = np.where(np.append(odd, False)[step[rows]], rank_ns, 0)
             yield from _candidates(kind, (rank,), numbers, cause, in_odd_ns, rows.start)
 
 
 def _of_steps(run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]) -> Iterator[_Candidate]:
-    """Yield what makes odd steps slower than the others, on all ranks and on each."""
+    """Yield candidates for odd steps that are slower than the others, on all ranks and on each."""
     beyond_ns = mends.beyond_steps(odd)
     for cause, mask in _masks(mends.parts.part):
         less_ns = np.where(mask, beyond_ns, 0)
@@ -419,7 +429,7 @@ def _of_steps(run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]) -> It
 
 
 def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:
-    """Yield what makes several ranks slower than all others that do the same work."""
+    """Yield candidates for several ranks that are slower than all others that do the same work."""
     parts = mends.parts
     classes = np.array(run.classes)
     for cause, mask in _masks(parts.part):
@@ -428,8 +438,8 @@ def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:
         np.add.at(by_rank, parts.rank[counted], parts.time_ns[counted])
         slow = np.zeros(len(run.ranks), np.bool_)
         for number in set(run.classes):
-            its = np.flatnonzero(classes == number)
-            slow[its] = split_odd(by_rank[its])
+            peers = np.flatnonzero(classes == number)
+            slow[peers] = split_odd(by_rank[peers])
         if np.count_nonzero(slow) > 1:
             less_ns = np.where(mask, mends.beyond_ranks(slow[parts.rank]), 0)
             ranks = tuple(np.flatnonzero(slow).tolist())
@@ -437,63 +447,64 @@ def _of_sets(run: Run, mends: Mends) -> Iterator[_Candidate]:
 
 
 def _of_stages(run: Run, mends: Mends) -> Iterator[_Candidate]:
-    """Yield what all stages of a pipeline take beyond the mean of them, the slowest one named."""
+    """Yield a candidate that brings all pipeline stages to their mean; it names the slowest."""
     parts, stages = mends.parts, np.array(run.stages)
-    known = np.unique(stages[stages != NO_ID])
-    if len(known) < 2:
+    numbers = np.unique(stages[stages != NO_ID])
+    if len(numbers) < 2:
         return
     computing = parts.part == Part.COMPUTING
     by_rank = np.zeros(len(run.ranks), np.int64)
     np.add.at(by_rank, parts.rank[computing], parts.time_ns[computing])
-    by_stage = np.array([np.median(by_rank[stages == stage]) for stage in known])
+    by_stage = np.array([np.median(by_rank[stages == stage]) for stage in numbers])
     mean_ns = by_stage.mean()
     of_rank = np.ones(len(run.ranks))
-    for stage, stage_ns in zip(known.tolist(), by_stage.tolist(), strict=True):
+    for stage, stage_ns in zip(numbers.tolist(), by_stage.tolist(), strict=True):
         of_rank[stages == stage] = mean_ns / stage_ns if stage_ns else 1.0
     less = 1 - of_rank[parts.rank]
     less_ns = np.where(computing, parts.time_ns * less, 0).astype(np.int64)
-    slowest = tuple(np.flatnonzero(stages == known[int(np.argmax(by_stage))]).tolist())
+    slowest = tuple(np.flatnonzero(stages == numbers[int(np.argmax(by_stage))]).tolist())
     yield from _candidates(FindingKind.PIPELINE, slowest, None, Cause.PIPELINE, less_ns)
 
 
 def _of_absent(mends: Mends) -> Iterator[_Candidate]:
-    """Yield how long ops wait for each rank that is known and not recorded."""
+    """Yield a candidate for each identified rank that is not recorded and that ops wait for."""
     parts = mends.parts
     rows = np.flatnonzero(parts.part == Part.ABSENCE)
-    for rank, its in rows_by_value(parts.group[rows]):
+    for rank, positions in rows_by_value(parts.group[rows]):
         kind, cause = FindingKind.SLOW_RANK, Cause.UNKNOWN
         yield _Candidate(
-            kind, (), None, cause, rows[its], parts.time_ns[rows[its]], absent=int(rank)
+            kind, (), None, cause, rows[positions], parts.time_ns[rows[positions]], absent=int(rank)
         )
 
 
 def _of_links(run: Run, mends: Mends) -> Iterator[_Candidate]:
-    """Yield what makes the transfers of a group, or of all groups of one rank, slower than others.
+    """Yield candidates for slow transfers of a group, or of all slow groups of one rank.
 
-    Where several groups that one rank is in are slow, the rank is named, else the whole group.
+    If several groups of a rank are slow, the rank is a candidate as well as each group.
     """
     parts = mends.parts
     slow_ns = mends.slow_transfers()
     rows = np.flatnonzero(slow_ns > 0)
     slow = list[tuple[frozenset[int], Rows]]()
-    for _, its in rows_by_value(parts.group[rows]):
-        of_group = rows[its]
+    for _, positions in rows_by_value(parts.group[rows]):
+        of_group = rows[positions]
         if int(slow_ns[of_group].sum()) >= PROMISING * run.recording_ns:
             slow.append((frozenset(parts.rank[of_group].tolist()), of_group))
     kind, cause = FindingKind.SLOW_LINK, Cause.LINK
-    for members, its in slow:
-        yield _Candidate(kind, tuple(sorted(members)), None, cause, its, slow_ns[its])
+    for members, transfers in slow:
+        yield _Candidate(kind, tuple(sorted(members)), None, cause, transfers, slow_ns[transfers])
     for rank in sorted(set[int]().union(*(members for members, _ in slow))):
-        groups = [its for members, its in slow if rank in members]
+        groups = [transfers for members, transfers in slow if rank in members]
         if len(groups) > 1:
-            its = np.sort(np.concatenate(groups))
-            yield _Candidate(kind, (rank,), None, cause, its, slow_ns[its])
+            transfers = np.sort(np.concatenate(groups))
+            yield _Candidate(kind, (rank,), None, cause, transfers, slow_ns[transfers])
 
 
 def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
-    """Yield what would make a run without faults faster.
+    """Yield candidates that would make a run without faults faster.
 
-    Where members are not recorded, a part of what seems to be transfer is waiting: a bound.
+    If members are not recorded, part of the apparent transfer time is waiting, so the gain is a
+    bound.
     """
     parts = mends.parts
     exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
@@ -507,7 +518,7 @@ def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
         less_ns = np.where(is_it, parts.time_ns // FASTER, 0)
         kind, cause = FindingKind.SLOW_OPERATOR, Cause.COMPUTING
         yield from _candidates(kind, None, None, cause, less_ns, fault=False)
-    # Between tasks whose launches are not known there may be anything.
+    # The time between tasks with unknown launches may have any cause.
     hosts_ns = np.where((parts.part == Part.HOST) & parts.on_host, parts.time_ns, 0)
     kind, cause = FindingKind.SLOW_HOSTS, Cause.HOST
     yield from _candidates(kind, None, None, cause, hosts_ns, basis=Basis.BOUND, fault=False)

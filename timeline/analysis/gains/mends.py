@@ -1,8 +1,8 @@
-"""Mends: by how much less the parts of a run would take if each were like its like.
+"""Mends: how much less time the parts of a run would take if each were as fast as its peers.
 
-Like is the median of the same work, told by its name and its turn inside the step: over the other
-ranks that do the same, or over other steps of the same rank. What neither a peer nor another step
-has, such as the copies of a checkpoint, would not be there at all.
+The reference of a part is the median of the same work, identified by its name and its turn within
+the step, over other ranks that do the same or over other steps of the same rank. Work that neither
+another rank nor another step does, such as the copies of a checkpoint, is taken to be avoidable.
 """
 
 from __future__ import annotations
@@ -22,44 +22,46 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 
 NO_LIKE = -1
-"""The like of a part that nothing is compared with."""
+"""Reference of a part that is compared with nothing."""
 STALL_NS = 4_000_000
-"""A host that takes so long from one point to the next stands still."""
+"""Minimum time between two points of a host for the host to count as stalled."""
 AT_HAND_NS = 2_000_000
 AT_HAND = 1 / 3
-"""A call that hands over data which are there takes no longer, and no such share of a step."""
+"""A call that hands over data already present takes at most AT_HAND_NS and this share of a step."""
 LEAST_GAP = 0.1
-"""Two groups of steps or ranks lie apart by so much of the shorter ones."""
+"""Minimum gap between two groups of steps or ranks, as a share of the shorter group."""
 SPREADS = 5
-"""And by so many times the spread inside the groups."""
+"""Minimum gap between two groups, in multiples of the spread inside them."""
 LEAST_BEFORE = 3
-"""Steps before those that are slower from then on, if these are more."""
+"""Minimum number of steps before a permanent slowdown that affects more steps than came before it.
+"""
 
 
 class Part(enum.IntEnum):
-    """What a part of a run is."""
+    """Kind of a part of a run."""
 
     COMPUTING = 0
     COPYING = 1
     HOST = 2
-    """From one point of the host to the next, or between two tasks whose launches are unknown."""
+    """From one point of the host to the next, or between two tasks with unknown launches."""
     INPUT = 3
-    """While the host waits for data."""
+    """Time in which the host waits for data."""
     TRANSFER = 4
-    """Of a communication op, from its last arrival on."""
+    """Time of a communication op from its last arrival on."""
     ABSENCE = 5
-    """Of a communication op, from its last arrival that is recorded to one that is not."""
+    """Time of a communication op from its last recorded arrival to the arrival of an absent rank.
+    """
 
 
 class Parts(ColumnTable):
-    """What can take less time: one row for each part of a node of a replay.
+    """Parts of the nodes of a replay that can take less time, one row each.
 
-    node: the node that comes sooner if it takes less. part: a Part. rank: position of the rank.
-    step: the place of the step, the same on all ranks, NO_ID for none. name: code of the strings
-    of all ranks. turn: how often the rank did the same in the step before. time_ns: how long it
-    takes. like, group, exposed_ns: of a transfer, what the op does, its communicator, and how much
-    of it nothing computed in; of an absence, group is the rank that is absent. on_host:
-    whether it lies between points of the host.
+    node: node that comes sooner if the part takes less. part: a Part. rank: position of the rank.
+    step: place of the step, the same on all ranks, NO_ID for none. name: code in the strings shared
+    by all ranks. turn: how often the rank did the same before in the step. time_ns: duration. like,
+    group, exposed_ns: for a transfer, code of what the op does, its communicator, and the time in
+    which nothing computed; for an absence, group is the absent rank. on_host: whether the part lies
+    between points of the host.
     """
 
     node: Rows = column(np.intp)
@@ -77,10 +79,10 @@ class Parts(ColumnTable):
 
 @dataclass(frozen=True)
 class Mends:
-    """The parts of a run and what each is compared with.
+    """The parts of a run and the excess of each over its peers.
 
-    peers_ns: (parts,) by how much each exceeds the median of other ranks. names: all strings.
-    nodes: how many the replay has. first: the first node of the host of each rank.
+    peers_ns: (parts,) excess of each over the median of the other ranks. names: all strings. nodes:
+    number of nodes of the replay. first: first host node of each rank.
     """
 
     parts: Parts
@@ -103,7 +105,7 @@ class Mends:
             run: the run.
             ranks: its ranks.
             steps: for each rank, the number of each of its steps, the same on all ranks.
-            classes: for each rank, a number that is the same for ranks that do the same work.
+            classes: for each rank, a number shared by ranks that do the same work.
         """
         names = StringPool()
         parts = _parts(run, ranks, steps, names)
@@ -114,7 +116,7 @@ class Mends:
         return cls(parts, _excess(parts, like_ns), names, len(run.recorded_ns), first)
 
     def beyond_steps(self, odd: Bool) -> Int64:
-        """Return by how much the parts in odd steps exceed the median of the other steps, (parts,).
+        """Return how much the parts in odd steps exceed the median of the other steps, (parts,).
 
         odd: (parts,) whether a part lies in an odd step.
         """
@@ -124,46 +126,46 @@ class Mends:
         return np.where(odd, _excess(parts, like_ns), 0)
 
     def beyond_ranks(self, slow: Bool) -> Int64:
-        """Return by how much the parts of slow ranks exceed the median of the others, (parts,).
+        """Return how much the parts of slow ranks exceed the median of the others, (parts,).
 
-        slow: (parts,) whether a part is of a slow rank.
+        slow: (parts,) whether a part belongs to a slow rank.
         """
         parts = self.parts
         like_ns = _medians(parts, [parts.part, parts.step, parts.name, parts.turn], ~slow)
         return np.where(slow, _excess(parts, _completed(parts, like_ns)), 0)
 
     def late_data(self, step_ns: int) -> Int64:
-        """Return by how much the waits for data exceed those in which data were there, (parts,).
+        """Return how much the waits for data exceed those with data at hand, (parts,).
 
-        step_ns: how long a step usually takes.
+        step_ns: usual duration of a step.
         """
         parts = self.parts
-        found = np.zeros(len(parts), np.int64)
+        late_ns = np.zeros(len(parts), np.int64)
         rows = np.flatnonzero(parts.part == Part.INPUT)
         if len(rows):
             time_ns = parts.time_ns[rows]
             like_ns = int(np.quantile(time_ns, 0.1))
             if like_ns > min(AT_HAND_NS, AT_HAND * step_ns):
                 like_ns = 0
-            found[rows] = np.maximum(time_ns - like_ns, 0)
-        return found
+            late_ns[rows] = np.maximum(time_ns - like_ns, 0)
+        return late_ns
 
     def stalls(self) -> Int64:
-        """Return by how much stalls of hosts exceed what usually lies at their places, (parts,)."""
+        """Return how much stalls of hosts exceed the usual time at the same place, (parts,)."""
         parts = self.parts
-        found = np.zeros(len(parts), np.int64)
+        stall_ns = np.zeros(len(parts), np.int64)
         is_stall = (parts.part == Part.HOST) & (parts.time_ns > STALL_NS)
-        is_stall &= ~np.isin(parts.node, self.first)  # before it nobody knows what a host did
+        is_stall &= ~np.isin(parts.node, self.first)  # what the host did before it is unknown
         rows = np.flatnonzero(is_stall & (parts.step != NO_ID))
         if len(rows):
             like_ns = _medians(parts, [parts.part, parts.name, parts.turn], parts.part == Part.HOST)
-            found[rows] = np.maximum(parts.time_ns[rows] - like_ns[rows], 0)
-        return found
+            stall_ns[rows] = np.maximum(parts.time_ns[rows] - like_ns[rows], 0)
+        return stall_ns
 
     def slow_transfers(self) -> Int64:
-        """Return by how much transfers exceed those of other groups that do the same, (parts,)."""
+        """Return how much transfers exceed those of other groups that do the same, (parts,)."""
         parts = self.parts
-        found = np.zeros(len(parts), np.int64)
+        excess_ns = np.zeros(len(parts), np.int64)
         rows = np.flatnonzero((parts.part == Part.TRANSFER) & (parts.like != NO_ID))
         time_ns = parts.time_ns[rows]
         groups = group_by(len(rows), [parts.like[rows], parts.group[rows]])
@@ -173,19 +175,20 @@ class Mends:
         middle_ns = time_ns[order][np.cumsum(size) - size + size // 2] if len(rows) else time_ns
         like_ns = np.full(len(like), NO_LIKE)
         for code in np.unique(like).tolist():
-            its = np.flatnonzero(like == code)
-            for place, one in enumerate(its.tolist()):
-                others = np.delete(middle_ns[its], place)
+            alike = np.flatnonzero(like == code)
+            for place, one in enumerate(alike.tolist()):
+                others = np.delete(middle_ns[alike], place)
                 if len(others):
                     like_ns[one] = int(np.median(others))
         of_rows = like_ns[groups.group]
-        found[rows] = np.where(of_rows == NO_LIKE, 0, np.maximum(time_ns - of_rows, 0))
-        return found
+        excess_ns[rows] = np.where(of_rows == NO_LIKE, 0, np.maximum(time_ns - of_rows, 0))
+        return excess_ns
 
     def sooner_ns(self, less_ns: Int64) -> tuple[Int64, Int64]:
-        """Return by how much sooner nodes come after each of their needs if parts take less.
+        """Return how much sooner each node comes after either need, (nodes,) each.
 
-        less_ns: (parts,). What comes late for an absent rank comes no sooner for its own members.
+        less_ns: (parts,) how much less time the parts take. An absence shortens only the second
+        need: the members that are recorded arrive no sooner.
         """
         is_absence = self.parts.part == Part.ABSENCE
         first_ns, second_ns = np.zeros((2, self.nodes), np.int64)
@@ -195,13 +198,14 @@ class Mends:
 
 
 def split_odd(values: Int64, *, in_order: bool = False) -> Bool:
-    """Return which values lie far above the others, (n,): none, or the upper of two groups.
+    """Return a mask of the values far above the others, (n,): none, or the upper of two groups.
 
-    The groups lie apart at the largest gap of the values in order, by more than LEAST_GAP of the
-    lower ones and SPREADS times the spread inside the groups. The upper one is not larger, unless
-    it is all that follows on LEAST_BEFORE values or more.
+    The groups are split at the largest gap between the sorted values, which must exceed LEAST_GAP
+    of the median of the lower group and SPREADS times the spread inside the groups. The upper group
+    must not be larger than the lower one, unless it is everything after LEAST_BEFORE values or
+    more.
 
-    in_order: whether the values are of steps, in their order.
+    in_order: whether the values belong to consecutive steps.
     """
     order = np.sort(values)
     none = np.zeros(len(values), np.bool_)
@@ -222,23 +226,24 @@ def split_odd(values: Int64, *, in_order: bool = False) -> Bool:
 def _parts(
     run: Replay, ranks: Sequence[RecordedRank], steps: Sequence[Int64], names: StringPool
 ) -> Parts:
-    """Return the parts of all ranks, in order of rank, then node."""
-    made = []
+    """Return the parts of all ranks, ordered by rank, then node."""
+    tables = []
     for at, rank in enumerate(ranks):
         codes, number = names.codes(rank.recording.strings), np.append(steps[at], NO_ID)
         of_device = _device_parts(run, at, rank, codes, number)
-        its = Parts.concat([*of_device, *_host_parts(run, at, rank, codes, number)])
-        its = its.take(np.argsort(its.node, kind="stable"))
-        made.append(replace(its, turn=count_turns(its.part, its.step, its.name)))
-    return Parts.concat(made)
+        table = Parts.concat([*of_device, *_host_parts(run, at, rank, codes, number)])
+        table = table.take(np.argsort(table.node, kind="stable"))
+        tables.append(replace(table, turn=count_turns(table.part, table.step, table.name)))
+    return Parts.concat(tables)
 
 
 def _device_parts(
     run: Replay, at: int, rank: RecordedRank, codes: Codes, number: Int64
 ) -> Iterator[Parts]:
-    """Yield the parts of tasks and ops of a rank, which is at a position.
+    """Yield the parts of the tasks and ops of one rank.
 
-    codes: of names for those of the rank. number: of steps for rows of the rank.
+    at: position of the rank. codes: shared codes of the names of the rank. number: shared step
+    numbers of the steps of the rank.
     """
     work = rank.recording.work
     items = slice(int(run.first_item[at]), int(run.first_item[at + 1]))
@@ -276,7 +281,10 @@ def _device_parts(
 def _host_parts(
     run: Replay, at: int, rank: RecordedRank, codes: Codes, number: Int64
 ) -> Iterator[Parts]:
-    """Yield the parts between the points of the host of a rank: see `_device_parts`."""
+    """Yield the parts between the host points of one rank.
+
+    Arguments are those of `_device_parts`.
+    """
     host = rank.recording.points
     nodes = run.point[int(run.first_point[at]) : int(run.first_point[at + 1])]
     way_ns = np.diff(host.time_ns, prepend=run.start_ns)
@@ -293,22 +301,22 @@ def _host_parts(
 def _parts_of_kind(
     part: Part, at: int, node: Rows, step: Int64, name: Codes, time_ns: Int64, **more: Int64 | Bool
 ) -> Parts:
-    """Return parts of one kind of the rank at a position; more: other columns of theirs."""
+    """Return parts of one kind of the rank at a position, with more columns in `more`."""
     columns = {"node": node, "step": step, "name": name, "time_ns": time_ns, **more}
     alike = {"part": np.full(len(node), part), "rank": np.full(len(node), at)}
     return Parts.of(len(node), columns | alike)
 
 
 def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
-    """Return the items whose launch is not known, and how long after the one before each starts."""
+    """Return the items with unknown launch, and the lag of each after the item before it."""
     rows = np.flatnonzero((work.launch == NO_ID) & (work.before != NO_ID))
     return rows, np.maximum(work.start_ns[rows] - work.end_ns[work.before[rows]], 0)
 
 
 def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
-    """Return the median time of the same part of the other ranks, NO_LIKE where none has it.
+    """Return the median time of the same part on the other ranks, NO_LIKE if no other rank has it.
 
-    A rank has each part once, so that in order of time the others of a part are all but itself.
+    Each rank has a part once, so the others of a part are all but its own in order of time.
     """
     count = len(parts)
     if not count:
@@ -324,10 +332,10 @@ def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
     sorted_ns = parts.time_ns[order]
 
     def other(place: Int64) -> Int64:
-        """Return the time of the other at each place, in order of time without the own one."""
+        """Return the time at each place in the sorted times without the own one."""
         at = first[group] + place + (place >= own)
-        found: Int64 = sorted_ns[np.minimum(at, count - 1)]
-        return found
+        other_ns: Int64 = sorted_ns[np.minimum(at, count - 1)]
+        return other_ns
 
     lower, upper = other(np.maximum(others - 1, 0) // 2), other(others // 2)
     like_ns = np.empty(count, np.int64)
@@ -336,7 +344,10 @@ def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
 
 
 def _medians(parts: Parts, keys: Sequence[Int64 | Codes], reference: Bool) -> Int64:
-    """Return the median time of the parts of reference with the same keys, NO_LIKE for none."""
+    """Return the median time of the reference parts with the same keys, NO_LIKE for none.
+
+    reference: (parts,) mask of the parts whose times are used.
+    """
     count = len(parts)
     group = group_by(count, keys).group
     rows = np.flatnonzero(reference)
@@ -347,14 +358,15 @@ def _medians(parts: Parts, keys: Sequence[Int64 | Codes], reference: Bool) -> In
     lower = time_ns[np.minimum(first + np.maximum(size - 1, 0) // 2, len(rows))]
     upper = time_ns[np.minimum(first + size // 2, len(rows))]
     medians = np.where(size > 0, (lower + upper) // 2, NO_LIKE)
-    found: Int64 = medians[group]
-    return found
+    median_ns: Int64 = medians[group]
+    return median_ns
 
 
 def _completed(parts: Parts, like_ns: Int64) -> Int64:
-    """Return the likes, where no other rank has a part with that of other steps of its own rank.
+    """Fill in missing references with the median of the other steps of the same rank.
 
-    What no other step has either would not be there; of a run without steps that is not known.
+    A part that occurs in no other step either gets 0, as if it were avoidable; without enough steps
+    it gets its own time.
     """
     lacks = like_ns == NO_LIKE
     if not lacks.any():
@@ -370,9 +382,10 @@ def _completed(parts: Parts, like_ns: Int64) -> Int64:
 
 
 def _excess(parts: Parts, like_ns: Int64) -> Int64:
-    """Return by how much parts of steps exceed their likes, no more than all of a kind in a step.
+    """Return how much parts in steps exceed their references, at most the net excess of a kind.
 
-    Where some take longer and others less, as by chance, only the difference is beyond the like.
+    If, within a step of a rank, some parts of a kind take longer and others less, as by chance,
+    only the net difference counts; it is shared in proportion to the excess.
     """
     compared = (like_ns != NO_LIKE) & (parts.step != NO_ID)
     beyond_ns = np.where(compared, parts.time_ns - like_ns, 0)

@@ -1,4 +1,4 @@
-"""Recording: what of one rank is needed to play its run again, found from its records.
+"""Recording: what a replay needs of one rank, derived from its records.
 
 The device is a list of items, the host a list of points in time. A point depends on the point
 before it; an item on the item before it on the device and on the point that launched it.
@@ -29,25 +29,27 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Spans, Steps
 
 MOST_ITEMS = 2_000_000
-"""More tasks of a run are not held and replayed: each is played some twenty times, at a microsecond
-a time."""
+"""Maximum number of items of a run that are held for a replay.
+
+Each item is played some twenty times, at a microsecond each.
+"""
 SOON_NS = 100_000
-"""A host that goes on so soon after an item has ended may have waited for it."""
+"""A host that continues within this time after the end of an item may have waited for it."""
 LONG_NS = 200_000
-"""A host that makes no call for so long, while the device never rests, is blocked by it."""
+"""A host that makes no call for longer than this, while the device never rests, is blocked by it.
+"""
 ALL_OF = 0.9
-"""What runs for such a share of a time runs all the time."""
+"""Share of an interval that must be busy to count as all of it."""
 
 
 class DeviceWork(Spans):
     """All compute tasks, copies and communication ops of one rank, in order of start.
 
-    kind: a PathKind. name: code of the strings of the recording. collective: the row of an op among
-    the rank's collectives, NO_ID for tasks. before: the row whose end it needs on the device,
-    always an earlier one, NO_ID for none; stream_before: the row before it on its stream, which is
-    another one where it seems to wait for another stream. launch: the row of the host point at
-    which it was launched, NO_ID where that is not recorded. step: the row of its step, NO_STEP for
-    none.
+    kind: a PathKind. name: code in the strings of the recording. collective: row of an op among the
+    rank's collectives, NO_ID for tasks. before: row that must end before this one starts on the
+    device, always an earlier one, NO_ID for none. stream_before: row before it on its stream;
+    differs from `before` if the item seems to wait for another stream. launch: row of the host
+    point that launched it, NO_ID if that is not recorded. step: row of its step, NO_STEP for none.
     """
 
     kind: Codes = column(np.int32)
@@ -60,14 +62,14 @@ class DeviceWork(Spans):
 
 
 class HostPoints(ColumnTable):
-    """Points in the time of the host of one rank, in order of time, whatever the thread.
+    """Points in time of the host of one rank, over all threads, in order of time.
 
-    A launch, the start and the end of a call that waits for the device, the end of a call that
-    waits for data, the edges of a mark of a step. name: code of the strings of the recording: of
-    the item that is launched, else of the call. waits_for: the item whose end the host waited for,
-    at the end of the call in which it did, else NO_ID. data_ns: how much of the time since the
-    point before the host waited for data. step: the row of its step, NO_STEP for none. guessed:
-    whether no call says that the host waited, but only that the device never rested.
+    A point is a launch, the start or end of a call that waits for the device, the end of a call
+    that waits for data, or an edge of a step mark. name: code in the strings of the recording, of
+    the launched item or else of the call. waits_for: item whose end the host waited for, set at the
+    end of the waiting call, else NO_ID. data_ns: time since the previous point in which the host
+    waited for data. step: row of its step, NO_STEP for none. guessed: whether the wait is inferred
+    only from a device that never rested, without a call that waits.
     """
 
     time_ns: Int64 = column(np.int64)
@@ -80,9 +82,9 @@ class HostPoints(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """What of one rank is needed to play its run again; codes are positions in `strings`.
+    """The data of one rank that a replay needs; codes are positions in `strings`.
 
-    items: how many items there are, also where they are too many to be held, and work is empty.
+    items: number of items, even if there are too many to hold and `work` is empty.
     """
 
     strings: tuple[str, ...] = ("",)
@@ -91,7 +93,7 @@ class Recording:
     items: int = 0
 
     def moved(self, move: ClockMove) -> Recording:
-        """Return the recording on another clock; how long data took stays."""
+        """Return the recording on another clock; waits for data keep their duration."""
         return replace(
             self,
             work=self.work.moved(move),
@@ -100,13 +102,13 @@ class Recording:
 
 
 def record_rank(records: Records, membership: Membership, selected: Bool, most: int) -> Recording:
-    """Return what of a rank is needed to play its run again.
+    """Return what a replay needs of a rank.
 
     Args:
-        records: what is selected of the rank.
+        records: the selected records of the rank.
         membership: the step of each record.
-        selected: which of the rank's collectives the ops of the records are.
-        most: how many items may be held of the rank.
+        selected: mask of the rank's collectives that are ops of the records.
+        most: maximum number of items to hold of the rank.
     """
     items = ordered_items(records)
     if not 0 < len(items) <= most:
@@ -139,7 +141,7 @@ def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:
 
 @dataclass(frozen=True)
 class _Points:
-    """Host points before they are put in order; item: what is launched or waited for, or NO_ID."""
+    """Host points before they are sorted; item: the item launched or waited for, or NO_ID."""
 
     time_ns: Int64
     name: Codes
@@ -150,9 +152,9 @@ class _Points:
 def _host_points(
     records: Records, items: DeviceItems, names: Codes, step: Codes, strings: StringPool
 ) -> tuple[HostPoints, Codes]:
-    """Return the host points of a rank, and the point at which each item was launched.
+    """Return the host points of a rank, and the row of the point that launched each item.
 
-    Where a queue lies between the framework and the launch, the host launches by putting into it.
+    If a queue lies between the framework and the launch, the host launches by filling the queue.
     """
     host = records.host
     queued = (items.launch_end_ns == NO_TIME) | (items.asked != items.launch)
@@ -212,24 +214,25 @@ def _host_points(
 
 
 def _innermost_waits(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
-    """Return the calls that waited for the device and hold no other such call, and their items."""
+    """Return the innermost calls that waited for the device, and the items they waited for."""
     calls, item = waits_for_device(records, items)
     host = records.host
     order = np.lexsort((-host.end_ns[calls], host.start_ns[calls], host.thread[calls]))
-    its = calls[order]
-    holds = np.zeros(len(its), np.bool_)
-    holds[:-1] = (host.thread[its[1:]] == host.thread[its[:-1]]) & (
-        host.start_ns[its[1:]] < host.end_ns[its[:-1]]
+    waits = calls[order]
+    holds = np.zeros(len(waits), np.bool_)
+    holds[:-1] = (host.thread[waits[1:]] == host.thread[waits[:-1]]) & (
+        host.start_ns[waits[1:]] < host.end_ns[waits[:-1]]
     )
     kept = np.sort(order[~holds])
     return calls[kept], item[kept]
 
 
 def _blocked(items: DeviceItems, time_ns: Int64) -> tuple[Rows, Rows]:
-    """Return the points before which the host was blocked by the device, and by which item.
+    """Return the points before which the device blocked the host, and the blocking items.
 
-    That is a long way from the point before, in which the device never rested, that ends soon after
-    the item does: a call such as cudaMalloc waits for the device without being named after it.
+    The host is blocked if the time since the previous point is long, the device never rested in it,
+    and it ends soon after the item does: a call such as cudaMalloc waits without a name that says
+    so.
     """
     way_ns = np.diff(time_ns, prepend=time_ns[:1])
     rows = np.flatnonzero(way_ns > LONG_NS)
@@ -245,10 +248,10 @@ def _blocked(items: DeviceItems, time_ns: Int64) -> tuple[Rows, Rows]:
 
 
 def _steps_of_points(steps: Steps, time_ns: Int64, is_launch: Rows, of_launches: Codes) -> Codes:
-    """Return the row of the step of each point, NO_STEP for those behind the last one.
+    """Return the row of the step of each point, NO_STEP after the last step.
 
-    By the marks on the host, where a step begins at the end of the one before; without such marks,
-    the step of the next launch.
+    If the host has step marks, a step begins at the end of the one before; otherwise a point
+    belongs to the step of the next launch.
     """
     marks = np.flatnonzero(steps.host)
     if len(marks):

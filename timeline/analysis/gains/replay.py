@@ -1,17 +1,16 @@
-"""Replay: a run as a net of what waits for what, played again with some of its times changed.
+"""Replay: a run as a graph of dependencies, played again with some of its times changed.
 
-Every node is a moment: the end of a task, the arrival at a communication op and its end, a point of
-the host. It comes at the latest of up to two earlier nodes, each a fixed time later. The formulas:
+A node is a point in time: the end of a task, the arrival at a communication op, the end of the op,
+or a point of the host. It comes at the latest of up to two earlier nodes, each plus a fixed delay:
 
-- An item starts after the item before it on the device and after its launch. The later of both
-  keeps the lag that was recorded, the other is taken to need what is usual where it is the later
-  one, and LEAST_LAG_NS at most.
+- An item starts after the item before it on the device and after its launch. The later of the two
+  keeps its recorded lag; the other gets the lag that is usual where it is the later one, at most
+  LEAST_LAG_NS.
 - An op ends on each rank as long after its last arrival as recorded.
-- The host goes from point to point in the time that was recorded; a call that waits for an item
-  returns as long after the end of that item as recorded, and LEAST_LAG_NS after it was called at
-  the earliest.
+- The host takes the recorded time from point to point. A call that waits for an item returns as
+  long after the end of that item as recorded, and at least LEAST_LAG_NS after it was called.
 
-Played without a change, each node comes when it was recorded.
+Without a change, each node comes when it was recorded.
 """
 
 from __future__ import annotations
@@ -28,21 +27,20 @@ from timeline.columns.group_by import group_by, rows_before
 from timeline.records.not_given import NO_ID
 
 LEAST_LAG_NS = 3_000
-"""What lies at most between the end of something and the start of what needs it, where something
-else was recorded to be later."""
+"""Maximum lag from the end of a need that was not the latest to the start of what depends on it."""
 _NEVER = -(1 << 62)
 _ORIGIN = 0
-"""The node at which the recording begins."""
+"""Node at which the recording begins."""
 
 
 class RankOps(ColumnTable):
-    """One row per collective of a rank, in the order of its collectives.
+    """Collectives of a rank, one row each, in their order.
 
-    op: the same number on all ranks that take part. known: whether all of those are recorded.
-    arrived_ns: when the last one came, as far as that is known. absent: the number of that rank
-    where it is known and not recorded, else NO_ID. like: a code of what the op does: kind, size and
-    number of members, NO_ID where they are not known. group: its communicator. exposed_ns: how much
-    of its transfer nothing computed in.
+    op: number shared by all ranks that take part. known: whether all members are recorded.
+    arrived_ns: last arrival, as far as recorded or inferred. absent: number of the last rank if it
+    is identified but not recorded, else NO_ID. like: code of kind, size and number of members,
+    NO_ID if unknown. group: communicator. exposed_ns: time of the transfer in which nothing
+    computed.
     """
 
     op: Int64 = column(np.int64)
@@ -56,7 +54,7 @@ class RankOps(ColumnTable):
 
 @dataclass(frozen=True)
 class RecordedRank:
-    """One rank of a run: what it did, and who came last to its ops."""
+    """One rank of a run: its recording and the arrivals at its ops."""
 
     recording: Recording
     ops: RankOps
@@ -64,7 +62,7 @@ class RecordedRank:
 
 @dataclass(frozen=True)
 class Played:
-    """When each node comes, (nodes,) in ns since the start of the recording.
+    """The time of each node of a replay, (nodes,) in ns since the start of the recording.
 
     path: the nodes on the critical path, last first.
     """
@@ -74,23 +72,22 @@ class Played:
 
     @property
     def total_ns(self) -> int:
-        """How long the run takes."""
+        """Return the duration of the run."""
         return int(self.times_ns[self.path[0]]) if len(self.path) else 0
 
 
 class Replay:
     """A run that can be played again.
 
-    Nodes are numbered in the order in which they are played. item_start, item_end, point: the nodes
-    at which each item of all ranks begins and ends, the same but for ops, and of each point of
-    their hosts, one rank after the other. pinned: the nodes at which ops end that wait for a member
-    which is not recorded.
-    first_item, first_point: (ranks + 1,) where those of each rank begin. residual_ns: how far the
-    replay without a change is from the recording.
+    Nodes are numbered in the order in which they are played. item_start, item_end, point: nodes at
+    which each item begins and ends (the same node unless it is an op) and nodes of the host points,
+    one rank after the other. pinned: end nodes of ops that wait for a member that is not recorded.
+    first_item, first_point: (ranks + 1,) offsets of the items and points of each rank. residual_ns:
+    difference between the unchanged replay and the recording.
 
     Args:
         ranks: on one clock.
-        start_ns: when the recording begins.
+        start_ns: start of the recording.
     """
 
     def __init__(self, ranks: Sequence[RecordedRank], start_ns: int) -> None:
@@ -115,8 +112,8 @@ class Replay:
     def play(self, sooner_ns: tuple[Int64, Int64] | None = None) -> Played:
         """Play the run.
 
-        sooner_ns: (nodes,) each: by how much less each node takes after its first need, and after
-        its second.
+        sooner_ns: (nodes,) each, how much less time a node takes after its first and its second
+        need.
         """
         net = self._net
         first_ns, second_ns = net.first_ns, net.second_ns
@@ -127,7 +124,7 @@ class Replay:
         add = times.append
         columns = (net.first, first_ns, net.second, second_ns, net.group)
         for first, after, second, later, group in _rows(columns):
-            # An op ends after its arrivals, which are numbered below zero.
+            # A negative need stands for all arrivals of an op.
             moment = (times[first] if first >= 0 else came[-1 - first]) + after
             if second >= 0 and times[second] + later > moment:
                 moment = times[second] + later
@@ -143,7 +140,7 @@ class Replay:
         last_of_group = np.full(net.groups, NO_ID, np.intp)
         members = np.flatnonzero(net.group >= 0)
         members = members[np.argsort(times_ns[members], kind="stable")]
-        last_of_group[net.group[members]] = members  # of several values the last one stays
+        last_of_group[net.group[members]] = members  # the last of several assignments stays
         needs = net.first.copy()
         ends = needs < 0
         needs[ends] = last_of_group[-1 - needs[ends]]
@@ -158,13 +155,13 @@ class Replay:
 
 
 class _Net:
-    """The nodes of a replay in order, and what each waits for.
+    """The nodes of a replay in order, and the nodes each one depends on.
 
-    first, second: (nodes,) the nodes that each waits for; first is below zero at the end of an op,
-    which waits for all its arrivals, and second NO_ID where there is no other. first_ns, second_ns:
-    how long after them it comes. group: the op to which a node is the arrival, NO_ID for others;
-    groups: how many ops there are. recorded_ns: when each node came. item_end, item_start, point:
-    the nodes of items and of points of hosts.
+    first, second: (nodes,) nodes that each one waits for; first is negative at the end of an op,
+    which waits for all its arrivals, and second is NO_ID if there is no second need. first_ns,
+    second_ns: delay after them. group: op that the node arrives at, NO_ID for others; groups:
+    number of ops. recorded_ns: recorded time of each node. item_end, item_start, point: nodes of
+    items and host points.
     """
 
     def __init__(self, run: Replay, ranks: Sequence[RecordedRank]) -> None:
@@ -172,7 +169,7 @@ class _Net:
         start_ns, end_ns = work.start_ns - run.start_ns, work.end_ns - run.start_ns
         point_ns = host.time_ns - run.start_ns
         ops = _Ops.of(work, ranks, run)
-        # Numbers of nodes before they are put in order.
+        # Node numbers before sorting.
         item = 1 + np.arange(len(work))
         point = 1 + len(work) + np.arange(len(host))
         op_end = 1 + len(work) + len(host) + np.arange(len(ops.rows))
@@ -181,12 +178,12 @@ class _Net:
         is_op = np.zeros(len(work), np.bool_)
         is_op[ops.rows] = True
         length_ns = np.where(is_op, 0, end_ns - start_ns)
-        # An op ends behind all arrivals at that moment, where it does not end without them.
+        # An op that does not end before its arrivals sorts after all arrivals at the same time.
         op_last_ns = np.where(ops.joint, ops.came_ns, start_ns[ops.rows])
         node_ns = np.concatenate([[0], start_ns + length_ns, point_ns, end_ns[ops.rows]])
         order = np.lexsort(
             (
-                # At one moment, ends come before what they let start.
+                # At equal times, ends come before what they trigger.
                 np.concatenate(
                     [
                         np.zeros(1, np.int64),
@@ -208,7 +205,7 @@ class _Net:
         first[point[run.first_point[:-1][points_of > 0]]] = _ORIGIN
         second[point] = _nodes(item_end, host.waits_for, np.repeat(run.first_item[:-1], points_of))
         first[op_end] = item[ops.rows]
-        # What is recorded to come later than the node that waits for it let nothing start.
+        # A need recorded later than the node that waits for it triggered nothing.
         for needs in (first, second):
             needs[(needs != NO_ID) & (place[needs] >= place)] = NO_ID
         alone = first == NO_ID
@@ -242,17 +239,17 @@ class _Net:
 
 
 def _rows(columns: Sequence[Int64 | Rows]) -> Iterator[tuple[int, ...]]:
-    """Yield the rows of columns behind the first, of which few are held as numbers of Python."""
+    """Yield the rows of columns after the first, converted to Python integers in chunks."""
     for chunk in chunks(len(columns[0])):
         begin = max(chunk.start, 1)
-        yield from zip(*(its[begin : chunk.stop].tolist() for its in columns), strict=True)
+        yield from zip(*(values[begin : chunk.stop].tolist() for values in columns), strict=True)
 
 
 def _least_lags(first_ns: Int64, second_ns: Int64) -> tuple[Int64, Int64]:
-    """Return how long after each of two needs a node comes at least, from how long it came.
+    """Return the minimum delay after each of two needs, from the recorded delays.
 
-    The need that let it start is the one behind which it came with the usual lag, or the least
-    above that: that lag stays. The other one lets it start with the usual lag, or with its own.
+    The need that triggered the node is the one whose delay is closest above the usual lag; it keeps
+    its delay. The other gets the usual lag, or its own delay if that is shorter.
     """
     usual_ns = [LEAST_LAG_NS, LEAST_LAG_NS]
     for _ in range(2):
@@ -266,14 +263,14 @@ def _least_lags(first_ns: Int64, second_ns: Int64) -> tuple[Int64, Int64]:
 
 
 def _usual_lag_ns(lags_ns: Int64) -> int:
-    """Return how long after what let them start nodes usually come, LEAST_LAG_NS at most."""
+    """Return the median of lags, between 0 and LEAST_LAG_NS."""
     if not len(lags_ns):
         return LEAST_LAG_NS
     return min(LEAST_LAG_NS, max(int(np.median(lags_ns)), 0))
 
 
 def _nodes(nodes: Rows, rows: Rows | Codes, first: Rows) -> Rows:
-    """Return the nodes of rows that each rank counts from its own first, NO_ID for NO_ID."""
+    """Return the nodes of rows counted from the first row of each rank, NO_ID for NO_ID."""
     return np.where(rows != NO_ID, np.append(nodes, NO_ID)[rows + first], NO_ID)
 
 
@@ -281,11 +278,11 @@ def _nodes(nodes: Rows, rows: Rows | Codes, first: Rows) -> Rows:
 class _Ops:
     """The communication ops of all ranks, (k,) each.
 
-    rows: their items. group: the same for all members of an op. came_ns: the last arrival that is
-    recorded. transfer_ns: how long after the last arrival of all it ended. joint: whether it ends
-    after all have come, and not before, as a send may. pinned: the joint ones with a member that is
-    not recorded, which comes as long after the op of the group before as recorded. before: the row
-    here of that op, NO_ID for the first.
+    rows: their items. group: number shared by the members of an op. came_ns: last recorded arrival.
+    transfer_ns: time from the last arrival of all members to the end. joint: whether the op ends
+    after all members have arrived; a send may end before. pinned: rows of joint ops with a member
+    that is not recorded, which arrives as long after the previous op of the group as recorded.
+    before: row of that previous op here, NO_ID for the first.
     """
 
     rows: Rows
@@ -300,14 +297,14 @@ class _Ops:
     def of(cls, work: DeviceWork, ranks: Sequence[RecordedRank], run: Replay) -> _Ops:
         rows = np.flatnonzero(work.collective != NO_ID)
         owner = np.repeat(np.arange(len(ranks)), [len(one.recording.work) for one in ranks])[rows]
-        its = RankOps.concat(
+        rank_ops = RankOps.concat(
             one.ops.take(one.recording.work.collective[one.recording.work.collective != NO_ID])
             for one in ranks
         )
         start_ns, end_ns = work.start_ns[rows], work.end_ns[rows]
-        groups = group_by(len(rows), [its.op])
+        groups = group_by(len(rows), [rank_ops.op])
         came_ns = groups.greatest(start_ns)[groups.group] if len(rows) else start_ns
-        arrived_ns = np.where(its.known, came_ns, np.maximum(came_ns, its.arrived_ns))
+        arrived_ns = np.where(rank_ops.known, came_ns, np.maximum(came_ns, rank_ops.arrived_ns))
         joint = end_ns >= arrived_ns
         return cls(
             rows,
@@ -315,6 +312,6 @@ class _Ops:
             came_ns - run.start_ns,
             end_ns - arrived_ns,
             joint,
-            np.flatnonzero(joint & ~its.known),
-            rows_before(owner, its.group),
+            np.flatnonzero(joint & ~rank_ops.known),
+            rows_before(owner, rank_ops.group),
         )

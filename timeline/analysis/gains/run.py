@@ -1,4 +1,4 @@
-"""The run that ranks make together: their steps, on one clock, and which of them do the same."""
+"""A run of several ranks: its steps on one clock, and the ranks that do the same work."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.task_kinds import POINT_TO_POINT
 
 AT_ONCE_NS = 5_000
-"""What starts so soon after something was let start by it."""
+"""Maximum delay after a trigger for a start to count as immediate."""
 SHORTEST = 0.1
-"""The lags of the fastest launches, by which others are judged."""
+"""Quantile of the launch lags that is taken as the usual lag."""
 MOST = 0.9
-"""So many of the ops of a group that is recorded whole take about as long."""
+"""Minimum share of the ops of a group with similar times for the group to count as fully recorded.
+"""
 SAME_WORK = 0.8
-"""Ranks do the same work if so many of the tasks of either have a counterpart on the other."""
+"""Minimum share of the tasks of two ranks that must correspond for the ranks to do the same work.
+"""
 
 
 def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
-    """Return the run that some ranks make, which are on one clock.
+    """Return the run that ranks on one clock make together.
 
-    None where none did anything, and where one did too much to be held.
+    None if no rank did anything, or if a rank has too many items to be held.
     """
     ops, is_whole = _ops_of(facts, waiting)
-    ranks = [RecordedRank(rank.replay, its) for rank, its in zip(facts, ops, strict=True)]
+    ranks = [RecordedRank(rank.replay, rank_ops) for rank, rank_ops in zip(facts, ops, strict=True)]
     works = [rank.recording.work for rank in ranks if len(rank.recording.work)]
     if not works or any(rank.replay.items > len(rank.replay.work) for rank in facts):
         return None
@@ -68,16 +70,16 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
 
 
 def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps], bool]:
-    """Return the ops of each rank, and whether all members of all of them are recorded.
+    """Return the ops of each rank, and whether all members of all selected ops are recorded.
 
-    Where not every member was read, a group is taken to be whole if its ops of one kind and size
-    take about as long from the last arrival that is known: nine of ten within twice the shortest
-    of those that are as large or larger. What takes longer is no transfer alone: a member that is
-    not recorded came late.
+    If not every member was read, a group counts as complete if its ops of one kind and size take
+    about as long from the last known arrival: nine out of ten at most twice the shortest of those
+    that are as large or larger. Ops that take longer are not transfer alone: a member that is not
+    recorded came late.
     """
     collectives = [rank.collectives for rank in facts]
     arrivals = op_arrivals(collectives, waiting)
-    sizes = [len(its) for its in arrivals]
+    sizes = [len(one) for one in arrivals]
     first = np.cumsum([0, *sizes])
     every, ops = OpArrivals.concat(arrivals), Collectives.concat([one.ops for one in collectives])
     owner = np.repeat(np.arange(len(facts)), sizes)
@@ -105,17 +107,17 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     least_ns = _least_of_larger(ops, took_ns)
     near = alike.sum((ops.selected & (took_ns <= 2 * least_ns)).astype(np.int64))
     is_alike = (near >= MOST * alike.sum(ops.selected.astype(np.int64)))[alike.group]
-    # Of one rank alone nothing tells whether all of its ops waited equally long.
+    # With one rank alone, all of its ops may have waited equally long.
     known = (known & ~is_missing | is_alike & (~is_missing | (members > 1))) & (every.last != NO_ID)
     exposed_ns = np.concatenate(
         [
             covered_between(
-                rank.exposed, np.maximum(came.arrived_ns, its.ops.start_ns), its.ops.end_ns
+                rank.exposed, np.maximum(came.arrived_ns, own.ops.start_ns), own.ops.end_ns
             )
-            for rank, its, came in zip(facts, collectives, arrivals, strict=True)
+            for rank, own, came in zip(facts, collectives, arrivals, strict=True)
         ]
     )
-    made = RankOps(
+    rank_ops = RankOps(
         op.group,
         known,
         every.arrived_ns,
@@ -124,18 +126,18 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
         ops.communicator,
         exposed_ns,
     )
-    by_rank = [made[begin:end] for begin, end in pairwise(first.tolist())]
+    by_rank = [rank_ops[begin:end] for begin, end in pairwise(first.tolist())]
     return by_rank, bool((known & ~is_missing)[ops.selected].all())
 
 
 def _least_members(rank: RankCollectives) -> Int64:
-    """Return how many ranks take part in each op of a rank, as far as its group says, (ops,)."""
+    """Return the minimum number of ranks in each op of a rank according to its group, (ops,)."""
     least = np.zeros(len(rank.strings), np.int64)
     for label, view in rank.arrivals.views.items():
         least[label] = max(view.group.size, len(view.group.members))
-    found: Int64 = least[rank.ops.group]
-    found[np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))] = 2
-    return found
+    members: Int64 = least[rank.ops.group]
+    members[np.isin(rank.ops.kind, kind_numbers(POINT_TO_POINT))] = 2
+    return members
 
 
 def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
@@ -145,17 +147,18 @@ def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
     kinds = group_by(len(order), [ops.communicator, ops.kind]).group[order]
     sizes = ops.size_bytes[order]
     bounds = np.flatnonzero(np.diff(kinds)) + 1
-    for rows, its in zip(np.split(order, bounds), np.split(sizes, bounds), strict=True):
+    for rows, of_kind in zip(np.split(order, bounds), np.split(sizes, bounds), strict=True):
         upto_ns = np.minimum.accumulate(took_ns[rows])
-        # Of equal sizes the shortest comes first, and counts for all.
-        first = np.searchsorted(-its, -its, side="left")
+        # Among equal sizes the shortest comes first, and counts for all.
+        first = np.searchsorted(-of_kind, -of_kind, side="left")
         least_ns[rows] = np.minimum(upto_ns, upto_ns[first]) if len(rows) else upto_ns
     return least_ns
 
 
 def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
-    """Return the numbers of all steps in order of time, the place of each rank's own among them,
-    and their bounds: the beginning of the first, then the latest end of each over all ranks.
+    """Return numbers and bounds of all steps in order of time, and the places of each rank's steps.
+
+    The bounds are the start of the first step, then the latest end of each step over all ranks.
     """
     sizes = [len(rank.steps) for rank in facts]
     iteration = np.concatenate([rank.steps.iteration for rank in facts])
@@ -175,10 +178,10 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
 
 
 def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[Int64]]:
-    """Return ranks without steps with a section in their place: what lies between two ops of all.
+    """Split ranks without steps into sections between consecutive ops that all ranks share.
 
-    What lies before the first such op and after the last one is in no section, for it may have
-    begun earlier on one rank.
+    Work before the first such op and after the last one is in no section, since it may have begun
+    earlier on one rank.
     """
     owner = np.repeat(np.arange(len(ranks)), [len(rank.ops) for rank in ranks])
     op = np.concatenate([rank.ops.op for rank in ranks])
@@ -189,11 +192,11 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
     number = np.full(len(shared), NO_ID, np.int64)
     rows = np.flatnonzero(shared)
     number[rows[np.argsort(came_ns[rows], kind="stable")]] = np.arange(len(rows))
-    made, steps = [], []
+    sectioned, steps = [], []
     for at, rank in enumerate(ranks):
-        its = number[ops.group[owner == at]]
+        numbers = number[ops.group[owner == at]]
         work, points = rank.recording.work, rank.recording.points
-        of_op = np.append(its, NO_ID)[work.collective]
+        of_op = np.append(numbers, NO_ID)[work.collective]
         marks = np.flatnonzero(of_op != NO_ID)
         starts_ns = work.start_ns[marks]
         opened = np.append(of_op[marks], NO_ID)
@@ -210,30 +213,30 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
             work=replace(work, step=section),
             points=replace(points, step=of_points),
         )
-        made.append(RecordedRank(recording, rank.ops))
+        sectioned.append(RecordedRank(recording, rank.ops))
         steps.append(np.arange(len(rows), dtype=np.int64))
-    return made, steps
+    return sectioned, steps
 
 
 def _work_classes(recordings: Sequence[Recording]) -> list[int]:
-    """Return for each rank the number of the class of ranks that compute the same, as often."""
+    """Return a number for each rank, shared by ranks that compute the same tasks equally often."""
     names = StringPool()
     codes = [names.codes(one.strings)[one.work.name[_compared(one.work)]] for one in recordings]
-    counts = [np.bincount(its, minlength=len(names)) for its in codes]
-    leaders, found = list[Int64](), list[int]()
-    for its in counts:
+    counts = [np.bincount(code, minlength=len(names)) for code in codes]
+    leaders, classes = list[Int64](), list[int]()
+    for count in counts:
         for number, leader in enumerate(leaders):
-            if np.minimum(its, leader).sum() >= SAME_WORK * np.maximum(its, leader).sum():
-                found.append(number)
+            if np.minimum(count, leader).sum() >= SAME_WORK * np.maximum(count, leader).sum():
+                classes.append(number)
                 break
         else:
-            found.append(len(leaders))
-            leaders.append(its)
-    return found
+            classes.append(len(leaders))
+            leaders.append(count)
+    return classes
 
 
 def _stages(facts: Sequence[RankFacts], waiting: Waiting) -> list[int]:
-    """Return the pipeline stage of each rank, NO_ID where it has none that is known."""
+    """Return the pipeline stage of each rank, NO_ID if unknown."""
     bubbles = measure_bubbles(
         [rank.collectives for rank in facts], [rank.exposed for rank in facts], waiting.pairs
     )
@@ -243,24 +246,24 @@ def _stages(facts: Sequence[RankFacts], waiting: Waiting) -> list[int]:
 
 
 def _compared(work: DeviceWork) -> Bool:
-    """Return the compute tasks that lie in steps, or all where there are none."""
+    """Return a mask of the compute tasks in steps, or of all compute tasks if none is in a step."""
     computes: Bool = work.kind == PathKind.COMPUTING
     in_step = computes & (work.step != NO_ID)
     return in_step if in_step.any() else computes
 
 
 def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> list[RecordedRank]:
-    """Return ranks whose tasks wait for another stream only where that is known.
+    """Return ranks whose tasks wait for another stream only if there is evidence for it.
 
-    What starts late on its stream is taken to wait for what ended last on any other one. Where it
-    was launched just before, its host is explanation enough, unless the same task of another rank
-    or step, which was launched in time, started as soon as the other stream let it.
+    A task that starts late on its stream is taken to wait for the latest end on any other stream.
+    If it was launched just before, its launch is explanation enough, unless the same task of
+    another rank or step, launched in time, started as soon as the other stream ended.
     """
     owner, place = _places(ranks, steps, [rank.recording.work for rank in ranks])
     tasks = group_by(len(owner), place[1:])
     waits, just_launched, follows = (
-        np.concatenate(its)
-        for its in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
+        np.concatenate(masks)
+        for masks in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
     )
     known = tasks.sum((waits & ~just_launched & follows).astype(np.int64)) > 0
     alone = waits & just_launched & ~known[tasks.group]
@@ -271,9 +274,9 @@ def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> 
 
 
 def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> list[RecordedRank]:
-    """Return ranks whose hosts wait for the device without a call that says so only where most do.
+    """Keep guessed host waits only where at least half of the ranks have them.
 
-    A host that is late at a place where fewer than half of the ranks seem to wait is just late.
+    A host that is late at a place where fewer than half of the ranks seem to wait is simply late.
     """
     hosts = [rank.recording.points for rank in ranks]
     owner, place = _places(ranks, steps, hosts)
@@ -282,12 +285,12 @@ def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) ->
     waiting = places.sum(guessed.astype(np.int64))
     most = 2 * waiting >= places.count()
     unlikely = guessed & ~most[places.group]
-    made = []
+    likely = []
     for at, (rank, points) in enumerate(zip(ranks, hosts, strict=True)):
         waits_for = np.where(unlikely[owner == at], NO_ID, points.waits_for)
         host = replace(points, waits_for=waits_for.astype(np.int32))
-        made.append(replace(rank, recording=replace(rank.recording, points=host)))
-    return made
+        likely.append(replace(rank, recording=replace(rank.recording, points=host)))
+    return likely
 
 
 def _places(
@@ -295,30 +298,33 @@ def _places(
     steps: Sequence[Int64],
     tables: Sequence[DeviceWork] | Sequence[HostPoints],
 ) -> tuple[Rows, list[Int64]]:
-    """Return the rank of each row of a table of all ranks, and what tells its place in the run.
+    """Return the rank of each row of a table of all ranks, and the keys of its place in the run.
 
-    That is its step, its name, and its turn among the rows of that name in the step of its rank.
+    The keys are its step, its name, and its turn among the rows of that name in the step of its
+    rank.
     """
     names = StringPool()
     strings = [names.codes(rank.recording.strings) for rank in ranks]
-    name = np.concatenate([its[table.name] for its, table in zip(strings, tables, strict=True)])
+    name = np.concatenate([codes[table.name] for codes, table in zip(strings, tables, strict=True)])
     owner = np.repeat(np.arange(len(ranks)), [len(table) for table in tables])
     step = np.concatenate(
-        [np.append(its, NO_ID)[table.step] for its, table in zip(steps, tables, strict=True)]
+        [np.append(places, NO_ID)[table.step] for places, table in zip(steps, tables, strict=True)]
     )
     return owner, [step, name, count_turns(owner, step, name)]
 
 
 def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:
-    """Return which items seem to wait for another stream, which were launched just before, and
-    which start as soon as what they seem to wait for has ended.
+    """Return three masks of items, (items,) each.
+
+    They are: seems to wait for another stream; was launched just before; starts as soon as the item
+    it seems to wait for has ended.
     """
     work = recording.work
     launched = work.launch != NO_ID
     launch_ns = np.append(recording.points.time_ns, 0)[work.launch]
     end_ns = np.append(work.end_ns, 0)[work.before]
     lags_ns = work.start_ns - launch_ns
-    # What a queue or a driver takes in any case lies between a launch and its task.
+    # The usual delay of a queue or driver lies between a launch and its task.
     usual_ns = int(np.quantile(lags_ns[launched], SHORTEST)) if launched.any() else 0
     return (
         (work.before != work.stream_before) & (work.before != NO_ID),
@@ -328,7 +334,7 @@ def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:
 
 
 def _without_waits(recording: Recording, alone: Bool) -> Recording:
-    """Return a recording in which some items wait for the one before on their stream alone."""
+    """Return a recording in which some items wait only for the item before on their stream."""
     work = recording.work
     before = np.where(alone, work.stream_before, work.before)
     return replace(recording, work=replace(work, before=before))

@@ -1,1 +1,1 @@
-"""Why a device idles: its gaps, what launched what, and what the host did meanwhile."""
+"""Idle time of a device: its gaps, the launches that end them, and the host calls meanwhile."""

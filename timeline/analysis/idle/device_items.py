@@ -1,4 +1,4 @@
-"""DeviceItems: what the device ran, with the call that launched each and when it was asked for."""
+"""DeviceItems: work of the device, with the launch and the request of each item."""
 
 from __future__ import annotations
 
@@ -18,21 +18,20 @@ from timeline.records.tables import (
 )
 
 MOST_HOST_OFFSET_NS = 1_000_000
-"""What starts so much before a call, as recorded, was not launched by it."""
+"""An item that starts earlier than this before a call, as recorded, was not launched by it."""
 TASK_QUEUE = "async_task_queue"
-"""Category of the arrows of torch_npu from Enqueue to Dequeue."""
+"""Category of torch_npu's arrows from Enqueue to Dequeue."""
 
 
 class DeviceItems(Spans):
     """Compute tasks and communication ops: one row each, in order of start.
 
-    is_op: whether it is a row of the ops, and not of the tasks; stream: that of a task. launch: the
-    row of HostEvents of the call of CANN or the GPU's runtime that launched it, NO_ID where that is
-    not recorded; launch_start_ns and launch_end_ns: when that ran, else NO_TIME; the item starts no
-    earlier than the call. asked: the row of
-    HostEvents in which the framework asked for it: where a queue lies between, the call that put it
-    there, else the launch, else what the framework's own arrow comes from; asked_ns: when, which a
-    source may tell without the row.
+    is_op: True for a row of the ops, False for one of the tasks; stream: of a task. launch: row in
+    HostEvents of the call of CANN or the GPU's runtime that launched it, NO_ID if not recorded;
+    launch_start_ns and launch_end_ns: interval of that call, else NO_TIME; the item starts no
+    earlier than the call. asked: row in HostEvents in which the framework asked for it: the call
+    that put it into a queue if there is one, else the launch, else the source of the framework's
+    own arrow. asked_ns: time of that, which may be known without the row.
     """
 
     is_op: Bool = column(np.bool_)
@@ -47,13 +46,13 @@ class DeviceItems(Spans):
 
 
 def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
-    """The compute tasks and communication ops of a rank, and the host calls that led to each.
+    """Return the compute tasks and communication ops of a rank, with the host calls behind them.
 
-    A launch is what an arrow or a connection tells. Of several calls the latest counts, as for
-    launch times. What starts more than MOST_HOST_OFFSET_NS before a call, on the clocks as
+    A launch is identified by an arrow or a connection. Of several calls the latest counts, as for
+    launch times. An item that starts more than MOST_HOST_OFFSET_NS before a call, on the clocks as
     recorded, was not launched by it.
 
-    also: other tasks that are wanted too, a mask.
+    also: mask of additional tasks.
     """
     tasks, ops, host = records.tasks, records.ops, records.host
     computing = np.flatnonzero(tasks.compute if also is None else tasks.compute | also)
@@ -72,14 +71,14 @@ def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
     start_ns = np.concatenate([tasks.start_ns[computing], ops.start_ns])
     order = np.argsort(start_ns, kind="stable")
     launch, asker = np.concatenate(launches)[order], np.concatenate(askers)[order]
-    told_ns = np.concatenate(launch_ns)[order]
+    recorded_ns = np.concatenate(launch_ns)[order]
     queued = _queued(records, launch)
     asked = np.where(queued != NO_ID, queued, np.where(launch != NO_ID, launch, asker))
     launch_start_ns = np.minimum(values_at(host.start_ns, launch), start_ns[order])
     asked_ns = np.where(
         launch != NO_ID,
         np.where(queued != NO_ID, values_at(host.start_ns, queued), launch_start_ns),
-        np.where(told_ns != NO_TIME, told_ns, values_at(host.start_ns, asked)),
+        np.where(recorded_ns != NO_TIME, recorded_ns, values_at(host.start_ns, asked)),
     )
     return DeviceItems(
         start_ns[order],
@@ -97,15 +96,15 @@ def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
 
 
 def values_at(values: Int64, rows: Int64, absent: int = NO_TIME) -> Int64:
-    """Take the values of some rows, and another one where a row is NO_ID."""
-    # NO_ID, which is -1, picks what stands at the end.
+    """Return the values of some rows, `absent` for NO_ID."""
+    # NO_ID, which is -1, picks the value at the end.
     return np.append(values, absent)[rows]
 
 
 def _launches(
     records: Records, kind: FlowEnd, table: Tasks | CommunicationOps, rows: Rows, is_runtime: Bool
 ) -> tuple[Int64, Int64]:
-    """The call that launched each of some rows of a table, and what else an arrow comes from."""
+    """Return the call that launched each row of a table, and the latest other arrow source."""
     host, flows = records.host, records.flows
     ending = np.flatnonzero((flows.target_kind == kind) & (flows.source_kind == FlowEnd.HOST))
     source, target = flows.source_row[ending], flows.target_row[ending]
@@ -124,42 +123,42 @@ def _launches(
 
 
 def _latest(host: HostEvents, source: Rows, target: Rows, latest_ns: Int64) -> Int64:
-    """The host row that starts last of those that lead to each target, NO_ID for none.
+    """Return the host row that starts last among the sources of each target, NO_ID for none.
 
-    latest_ns: when a call may start at the latest to count, a row for each target.
+    latest_ns: latest start of a call to count, for each target.
     """
-    found = np.full(len(latest_ns), NO_ID)
+    latest = np.full(len(latest_ns), NO_ID)
     start_ns = host.start_ns[source]
     possible = np.flatnonzero(start_ns <= latest_ns[target])
     order = possible[np.argsort(start_ns[possible], kind="stable")]
-    # The last of several values for one place stays.
-    found[target[order]] = source[order]
-    return found
+    # The last of several assignments stays.
+    latest[target[order]] = source[order]
+    return latest
 
 
 def _latest_connected(host: HostEvents, calls: Rows, connection: Int64, latest_ns: Int64) -> Int64:
-    """The call that starts last of those with each connection, NO_ID for none.
+    """Return the call that starts last among those with each connection, NO_ID for none.
 
-    connection, latest_ns: (k,) what is looked for, and when a call may start at the latest.
+    connection, latest_ns: (k,) requested connections, and the latest start of a call to count.
     """
     count = len(calls)
     ids = np.concatenate([host.connection[calls], connection])
-    # Calls and what is looked for in one order: the call before each, if it is connected.
+    # Sort calls and requests together: the call before each request, if it is connected.
     order = np.lexsort((np.concatenate([host.start_ns[calls], latest_ns]), ids))
     last = np.maximum.accumulate(np.where(order < count, np.arange(len(order)), 0))
     call, wanted = order[last], order >= count
     is_known = wanted & (call < count) & (ids[call] == ids[order])
-    found = np.full(len(connection), NO_ID)
-    found[order[is_known] - count] = calls[call[is_known]]
-    return found
+    latest = np.full(len(connection), NO_ID)
+    latest[order[is_known] - count] = calls[call[is_known]]
+    return latest
 
 
 def _queued(records: Records, launch: Int64) -> Int64:
-    """The call that put into a queue what each launch was made for, NO_ID where none did.
+    """Return the call that enqueued the work of each launch, NO_ID for none.
 
-    That is the one whose arrow ends at the call that took it out, around the launch on its thread.
+    Its arrow ends at the dequeuing call around the launch on the same thread.
     """
-    found = np.full(len(launch), NO_ID)
+    queued = np.full(len(launch), NO_ID)
     host = records.host
     put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
     launched = np.flatnonzero(launch != NO_ID)
@@ -174,5 +173,5 @@ def _queued(records: Records, launch: Int64) -> Int64:
         start_ns, end_ns = host.start_ns[taken[of_thread]], host.end_ns[taken[of_thread]]
         at = np.searchsorted(start_ns, moments_ns, side="right") - 1
         inside = (at >= 0) & (end_ns[np.maximum(at, 0)] >= moments_ns)
-        found[asked[inside]] = put[of_thread[at[inside]]]
-    return found
+        queued[asked[inside]] = put[of_thread[at[inside]]]
+    return queued

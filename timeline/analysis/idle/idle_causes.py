@@ -1,4 +1,4 @@
-"""Why a device idles: idle time parted by cause, with the host call that ran meanwhile."""
+"""Idle time of a device split by cause, with the host call that ran meanwhile."""
 
 from __future__ import annotations
 
@@ -39,28 +39,29 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, StepPart
 
 LONG_BEFORE_NS = 50_000
-"""What was launched so long before a gap did not wait for its launch."""
+"""An item launched this long before a gap did not wait for its launch."""
 LEAST_GAPS = 10
-"""So many gaps of what was launched long before tell the device's own least gap."""
+"""Minimum number of gaps, before items launched long before, to estimate the device's minimum gap.
+"""
 LEAST_SHARE = 0.05
-"""The least gap is the one that this share of them does not exceed."""
+"""Quantile of these gaps that is taken as the minimum gap."""
 _NONE = np.empty(0, np.int64)
 _NEVER, _ALWAYS = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 @dataclass(frozen=True)
 class RankIdle:
-    """Why a rank idles, of what is selected of it.
+    """Idle time of a rank by cause, within its selection.
 
-    parts: the idle time of the whole selection, exactly, in order. times: the sums of it, and of
-    the idle time of each step.
+    parts: idle time of the whole selection, exact, in order. times: sums of it, and of the idle
+    time of each step.
     """
 
     parts: IdleParts = field(default_factory=IdleParts.empty)
     times: IdleTimes = field(default_factory=IdleTimes)
 
     def with_cause(self, cause: IdleCause) -> RankIdle:
-        """Return what has one cause, where no other can be told."""
+        """Return only the parts and sums of one cause."""
         parts, causes, calls = self.parts, self.times.causes, self.times.calls
         at = CAUSES.index(cause)
         times = replace(
@@ -70,7 +71,7 @@ class RankIdle:
 
 
 class _Phase(enum.IntEnum):
-    """What part of a stretch lies between which moments of what ends it."""
+    """Phase of an idle interval, delimited by the events of the item that ends it."""
 
     BEFORE_ASKED = 0
     BEFORE_LAUNCH = 1
@@ -80,10 +81,10 @@ class _Phase(enum.IntEnum):
 
 
 class _Ends(ColumnTable):
-    """What ends each gap: when it was asked for and launched, and by which rows of host events.
+    """Item that ends each gap: when it was asked for and launched, and by which host events.
 
-    Moments that are not known lie before all times, or behind them, so that what counts from them
-    is all of the gap, or nothing.
+    Unknown times lie before or after all times, so that the phase from there covers all of the gap,
+    or nothing.
     """
 
     asked_ns: Int64 = column(np.int64)
@@ -96,7 +97,7 @@ class _Ends(ColumnTable):
     def of_gaps(cls, items: DeviceItems, item: Int64) -> _Ends:
         """Return the ends of gaps, given the row of the item that ends each.
 
-        The host never asks for what does not come, as after the last kernel of a selection.
+        If no item comes, as after the last kernel of a selection, the host never asks for it.
         """
         tells_launches = bool((items.asked_ns != NO_TIME).any())
         asked_ns = values_at(items.asked_ns, item)
@@ -113,8 +114,8 @@ class _Ends(ColumnTable):
 def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
     """Split the idle time of a selection, and of the period of each of its steps, by cause.
 
-    overlap: of the selection. For each gap it is asked what ended it, and what the host did until
-    that was asked for, taken out of a queue and launched.
+    overlap: of the selection. Each gap is attributed to the item that ended it, and to what the
+    host did until that item was asked for, taken out of a queue and launched.
     """
     records, steps = part.around, part.recorded
     items = device_items(records)
@@ -131,20 +132,20 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
 
 
 def _least_gap_ns(gaps: Gaps, stretches: IdleStretches, ends: _Ends) -> int:
-    """Return the device's own least gap, by gaps that nothing on the host explains."""
+    """Return the device's own minimum gap, from gaps that the host does not explain."""
     idle_ns = np.zeros(len(gaps), np.int64)
     np.add.at(idle_ns, stretches.gap, stretches.end_ns - stretches.start_ns)
     length_ns = gaps.end_ns - gaps.start_ns
     without_copies = idle_ns == length_ns
     early = ends.launch_end_ns <= gaps.start_ns - LONG_BEFORE_NS
-    telling = length_ns[gaps.inner & early & without_copies]
-    if len(telling) < LEAST_GAPS:
+    unexplained_ns = length_ns[gaps.inner & early & without_copies]
+    if len(unexplained_ns) < LEAST_GAPS:
         return 0
-    return int(np.quantile(telling, LEAST_SHARE, method="lower"))
+    return int(np.quantile(unexplained_ns, LEAST_SHARE, method="lower"))
 
 
 class _Parting:
-    """Splits idle stretches by cause, by the call that is open, and at some bounds."""
+    """Split idle intervals by cause, by open call, and at given bounds."""
 
     def __init__(
         self,
@@ -171,19 +172,21 @@ class _Parting:
         )
 
     def parts(self) -> Iterator[Parts]:
-        """All parts: together they are the stretches."""
+        """Yield all parts; together they are the intervals."""
         for phase, rows, start_ns, end_ns in self._phases():
-            told = self._fetching[rows] & (phase != _Phase.BETWEEN)
-            yield self._parts(rows[told], start_ns[told], end_ns[told], IdleCause.WAITING_FOR_DATA)
-            lost = self._unrecorded[rows] & ~told
+            for_data = self._fetching[rows] & (phase != _Phase.BETWEEN)
+            yield self._parts(
+                rows[for_data], start_ns[for_data], end_ns[for_data], IdleCause.WAITING_FOR_DATA
+            )
+            lost = self._unrecorded[rows] & ~for_data
             yield self._parts(
                 rows[lost], start_ns[lost], end_ns[lost], IdleCause.KERNELS_NOT_RECORDED
             )
-            rest = ~told & ~lost
+            rest = ~for_data & ~lost
             yield from self._of_phase(phase, rows[rest], start_ns[rest], end_ns[rest])
 
     def _phases(self) -> Iterator[tuple[_Phase, Rows, Int64, Int64]]:
-        """The pieces of stretches between the moments of what ends their gaps."""
+        """Yield the pieces of intervals in each phase of the item that ends their gap."""
         ends = self._ends.take(self._gap)
         cut_ns = np.maximum(self._gap_end_ns - self._least_ns, self._start_ns)
         cut_ns = np.minimum(cut_ns, self._end_ns)
@@ -208,7 +211,7 @@ class _Parting:
         elif phase is _Phase.BEFORE_LAUNCH:
             some = ~launched
             yield self._parts(rows[some], start_ns[some], end_ns[some], IdleCause.NOT_RECORDED)
-            # What the thread did that was to launch.
+            # What the launching thread did.
             known = np.flatnonzero(launched)
             for window, pieces in self._windows(known, start_ns, end_ns, launch):
                 parts, calls = window.stretches, self._names(window.stretches.call)
@@ -236,7 +239,7 @@ class _Parting:
         cause: IdleCause | Int64,
         calls: Codes | None = None,
     ) -> Parts:
-        """Parts of some pieces; causes that tell nothing give way to a wait for data around."""
+        """Return parts for some pieces; vague causes give way to a wait for data around them."""
         codes = np.full(len(rows), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
         vague = _IS_VAGUE[codes] & self._preparing[rows]
         codes = np.where(vague, CAUSES.index(IdleCause.WAITING_FOR_DATA), codes)
@@ -247,7 +250,7 @@ class _Parting:
     def _before_asked(
         self, rows: Rows, start_ns: Int64, end_ns: Int64, asked: Int64
     ) -> Iterator[Parts]:
-        """What the thread did that was to ask: waited for data or the device, or other things."""
+        """Yield parts by the work of the asking thread: waiting for data or device, or other."""
         unknown = asked == NO_ID
         yield self._parts(
             rows[unknown], start_ns[unknown], end_ns[unknown], IdleCause.HOST_NOT_ASKED
@@ -274,7 +277,7 @@ class _Parting:
     def _windows(
         self, some: Rows, start_ns: Int64, end_ns: Int64, host_rows: Int64
     ) -> Iterator[tuple[CallWindow, Rows]]:
-        """What the thread of a host row did in some of the pieces, and the piece of each part."""
+        """Yield the calls on the thread of a host row in some pieces, and the piece of each."""
         host = self._host
         threads = host.thread[host_rows[some]]
         asking = dict(rows_by_value(threads))
@@ -289,12 +292,15 @@ class _Parting:
 
 
 _VAGUE = (IdleCause.LAUNCHED_BEFORE, IdleCause.OUTSIDE_CALLS, IdleCause.NOT_RECORDED)
-"""Causes that do not tell what the host did: a wait for data around them tells more."""
+"""Causes that do not show what the host did; a wait for data around them is more specific."""
 _IS_VAGUE = np.array([cause in _VAGUE for cause in CAUSES])
 
 
 def _fetching(records: Records) -> IntervalSet:
-    """When the device fetches data: as it marks that, or by tasks that do not compute."""
+    """Return the intervals in which the device fetches data.
+
+    They are its own marks, and fetching tasks that do not compute.
+    """
     parts, tasks = records.parts, records.tasks
     marked = parts.kind == StepPart.GET_NEXT
     named = np.isin(tasks.name, fetching_names(records.strings)) & ~tasks.compute
@@ -305,7 +311,10 @@ def _fetching(records: Records) -> IntervalSet:
 
 
 def _preparing(records: Records) -> IntervalSet:
-    """Data Aug Bound: from the latest end of any step of the device to the FP start of the next."""
+    """Return the Data Aug Bound intervals.
+
+    Each lasts from the latest end of any step on the device to the FP start of the next.
+    """
     start_ns, end_ns = data_aug_bounds(records.steps.take(~records.steps.host))
     known = start_ns != NO_TIME
     return union(start_ns[known], np.maximum(start_ns, end_ns)[known])

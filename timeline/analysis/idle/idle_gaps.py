@@ -1,4 +1,4 @@
-"""The gaps in which a device idles, and what ends them."""
+"""Gaps in which a device idles, and the items that end them."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from timeline.records.tables import Spans, Tasks
 
 
 class Gaps(Spans):
-    """Stretches in which nothing computes or communicates, in order of time.
+    """Intervals in which nothing computes or communicates, in order of time.
 
-    item: the row of DeviceItems that ends a gap by its start, or that goes on then; NO_ID where
-    none does. inner: whether the device works on both sides of it; else it lies at an edge of the
+    item: row of DeviceItems that starts at the end of a gap, or that continues then; NO_ID for
+    none. inner: whether the device works on both sides; if not, the gap lies at an edge of the
     selection, before the first kernel or after the last one.
     """
 
@@ -25,7 +25,7 @@ class Gaps(Spans):
 
 
 class IdleStretches(Spans):
-    """What copies leave of gaps: one row for each stretch, in order of start; gap: its row."""
+    """Parts of gaps without copies: one row each, in order of start; gap: row of the gap."""
 
     gap: Int64 = column(np.int64)
 
@@ -33,9 +33,9 @@ class IdleStretches(Spans):
 def find_gaps(
     overlap: Overlap, periods: IntervalSet, tasks: Tasks, items: DeviceItems
 ) -> tuple[Gaps, IdleStretches]:
-    """Return the gaps of a selection, and when the device idles in them.
+    """Return the gaps of a selection, and the idle intervals in them.
 
-    overlap: of the selection. periods: of its steps, which reach before and after its work.
+    overlap: of the selection. periods: of its steps, which extend beyond its work.
     """
     inner = union_of_sets(overlap.idle, overlap.copies)
     busy = union_of_sets(overlap.computing, overlap.communication)
@@ -52,28 +52,28 @@ def find_gaps(
 
 
 def _ending(ends_ns: Int64, items: DeviceItems, start_ns: Int64, end_ns: Int64) -> Int64:
-    """The item that starts when each gap ends, else the op that goes on then; NO_ID for neither.
+    """Return the item that starts at the end of each gap, else the op that continues.
 
-    Of several that start at once, one whose launch is known. Ops count by their HCCL tasks in some
-    captures, so that gaps lie inside them.
+    NO_ID for none. If several start then, one with a known launch is preferred. In some captures
+    ops count by their HCCL tasks, so that gaps lie inside them.
 
     Args:
         ends_ns: (k,) the ends of gaps.
-        start_ns, end_ns: (n,) when items run, on the axis of the gaps.
+        start_ns, end_ns: (n,) intervals of items, on the axis of the gaps.
     """
-    found = np.full(len(ends_ns), NO_ID)
+    ending = np.full(len(ends_ns), NO_ID)
     lasting = np.flatnonzero(end_ns > start_ns)
     if not len(lasting) or not len(ends_ns):
-        return found
+        return ending
     unknown = items.launch[lasting] == NO_ID
     lasting = lasting[np.lexsort((unknown, start_ns[lasting]))]
     at = np.searchsorted(start_ns[lasting], ends_ns, side="left")
     first = lasting[np.minimum(at, len(lasting) - 1)]
     starts = start_ns[first] == ends_ns
-    found[starts] = first[starts]
+    ending[starts] = first[starts]
     ops = lasting[items.is_op[lasting]]
     if not starts.all() and len(ops):
         rest = np.flatnonzero(~starts)
         inside = open_at(ends_ns[rest], start_ns[ops], end_ns[ops])
-        found[rest] = np.where(inside >= 0, ops[inside], NO_ID)
-    return found
+        ending[rest] = np.where(inside >= 0, ops[inside], NO_ID)
+    return ending

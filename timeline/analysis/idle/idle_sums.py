@@ -1,4 +1,4 @@
-"""Idle time by cause: parts as they are drawn, and their sums by step, cause and call."""
+"""Idle time by cause: parts as they are drawn, and sums by step, cause and call."""
 
 from __future__ import annotations
 
@@ -17,45 +17,45 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import Spans
 
 MOST_CALLS = 5
-"""So many calls are told of each cause in a step."""
+"""Maximum number of calls reported per cause in a step."""
 MOST_CALLS_OF_ALL = 1000
-"""So many calls are told of each cause in the whole selection."""
+"""Maximum number of calls reported per cause in the whole selection."""
 
 
 class IdleCause(str, enum.Enum):
-    """Why a device idles until something starts; programs may rely on the values."""
+    """Cause of idle time before an item starts; the values are a public interface."""
 
     WAITING_FOR_DATA = "waiting_for_data"
     """The device or the host fetches the next data."""
     HOST_NOT_ASKED = "host_not_asked"
-    """The framework had not asked for it, because the host did something else."""
+    """The framework had not asked for it, because the host was busy with other work."""
     HOST_WAITED_FOR_DEVICE = "host_waited_for_device"
-    """It had not, because the host waited for the device to finish."""
+    """The framework had not asked for it, because the host waited for the device to finish."""
     QUEUED = "queued"
-    """It was asked for, and not launched yet."""
+    """It was asked for, but not launched yet."""
     LAUNCH_CALL = "launch_call"
     """The call that launches it was running."""
     LAUNCH_LATENCY = "launch_latency"
-    """That call had returned."""
+    """The launch call had returned."""
     BETWEEN_TASKS = "between_tasks"
-    """The device's own least gap between two tasks."""
+    """The device's own minimum gap between two tasks."""
     LAUNCHED_BEFORE = "launched_before"
-    """It was launched before the gap began: it waited for something else."""
+    """It was launched before the gap began, so it waited for something else."""
     OUTSIDE_CALLS = "outside_calls"
     """It was not asked for, and no call of that thread is recorded at the time."""
     NOT_RECORDED = "not_recorded"
-    """What launched it is not in the profile."""
+    """Its launch is not in the profile."""
     KERNELS_NOT_RECORDED = "kernels_not_recorded"
-    """Kernels were launched for this time that the profiler did not record."""
+    """Kernels launched for this time were not recorded by the profiler."""
 
     @property
     def words(self) -> str:
-        """What people call it within a sentence."""
+        """Return the name of the cause for use within a sentence."""
         return _WORDS[self]
 
     @property
     def label(self) -> str:
-        """The same as slices and tables have it: without an article, in capitals at first."""
+        """Return the label in slices and tables: capitalised and without an article."""
         words = self.words.removeprefix("the ")
         return words[0].upper() + words[1:]
 
@@ -74,14 +74,14 @@ _WORDS = {
     IdleCause.KERNELS_NOT_RECORDED: "kernels not recorded",
 }
 CAUSES = tuple(IdleCause)
-"""Tables hold the position of a cause here."""
+"""All causes; tables hold positions in this tuple."""
 
 
 class IdleParts(Spans):
-    """The idle time of a selection, parted by cause: disjoint, in order of time.
+    """Idle time of a selection, split by cause: disjoint, in order of time.
 
-    cause: position in CAUSES; call: the name of the host call in which most of it passed, NO_NAME
-    where none was open; gap: the number of the gap between tasks that it lies in.
+    cause: position in CAUSES; call: name of the host call in which most of it passed, NO_NAME if
+    none was open; gap: number of the gap between tasks that contains it.
     """
 
     cause: Int64 = column(np.int64)
@@ -90,14 +90,14 @@ class IdleParts(Spans):
 
     @property
     def tells_causes(self) -> bool:
-        """Whether of any part more is known than that nothing is recorded."""
+        """Return whether any part has a cause other than NOT_RECORDED."""
         return bool((self.cause != CAUSES.index(IdleCause.NOT_RECORDED)).any())
 
 
 class CauseTimes(ColumnTable):
-    """A row per step (its row, NO_STEP for the whole selection) and cause that occurs there.
+    """Idle time, one row per step (its row, NO_STEP for the whole selection) and cause.
 
-    gaps: in how many gaps between tasks it does.
+    gaps: number of gaps between tasks with the cause.
     """
 
     step: Int64 = column(np.int64)
@@ -107,7 +107,7 @@ class CauseTimes(ColumnTable):
 
 
 class CallTimes(ColumnTable):
-    """A row per step, cause and call: those in which most of the time of the cause passed."""
+    """Idle time of the longest calls, one row per step, cause and call."""
 
     step: Int64 = column(np.int64)
     cause: Int64 = column(np.int64)
@@ -117,9 +117,10 @@ class CallTimes(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Idle time by cause, and by cause and call; the calls are positions in `names`.
+    """Idle time by cause, and by cause and call; calls are positions in `names`.
 
-    least_ns: the device's own least gap between two tasks, 0 where too few gaps tell it.
+    least_ns: the device's own minimum gap between two tasks, 0 if there are too few gaps to
+    estimate it.
     """
 
     causes: CauseTimes = field(default_factory=CauseTimes.empty)
@@ -129,7 +130,7 @@ class IdleTimes:
 
 
 class Parts(Spans):
-    """Parts of idle stretches, in order of time; stretch: the row of each; call: a name."""
+    """Parts of idle intervals, in order of time; stretch: row of the interval; call: a name."""
 
     stretch: Int64 = column(np.int64)
     cause: Int64 = column(np.int64)
@@ -140,16 +141,16 @@ _NONE = np.empty(0, np.int64)
 
 
 class IdleSums:
-    """Sums up parts of idle stretches as they come."""
+    """Accumulator of parts of idle intervals."""
 
     def __init__(
         self, gaps: Gaps, gap: Int64, periods: tuple[Int64, Int64], strings: StringPool
     ) -> None:
-        """Prepare for stretches.
+        """Prepare for intervals.
 
         Args:
-            gap: (n,) the row in `gaps` of each stretch.
-            periods: when each step (k,) begins and ends; no part reaches over such a moment.
+            gap: (n,) the row in `gaps` of each interval.
+            periods: start and end of each step (k,); no part crosses such a time.
         """
         self._inner, self._gap, self._strings = gaps.inner, gap, strings
         begin_ns, end_ns = periods
@@ -160,7 +161,7 @@ class IdleSums:
         self._drawn = [_Drawn.empty()]
 
     def add(self, parts: Parts) -> None:
-        """Count parts, for the selection and for the step that each belongs to."""
+        """Add parts to the selection and to the step that each belongs to."""
         if not len(parts):
             return
         length_ns = parts.end_ns - parts.start_ns
@@ -184,12 +185,12 @@ class IdleSums:
         )
 
     def parts(self) -> IdleParts:
-        """The parts of the selection; those of one cause that touch in a gap are one."""
+        """Return the parts of the selection; touching parts of one cause in a gap are joined."""
         drawn = _Drawn.concat(self._drawn).joined()
         return IdleParts(drawn.start_ns, drawn.end_ns, drawn.cause, drawn.call, drawn.gap)
 
     def times(self, least_ns: int) -> IdleTimes:
-        """The sums by step and cause, and by call: the greatest of each cause."""
+        """Return the sums by step and cause, and the longest calls of each cause."""
         key = np.flatnonzero(self._total_ns)
         step, cause = key // len(CAUSES) - 1, key % len(CAUSES)
         seen = distinct(np.concatenate(self._seen)) // max(len(self._inner), 1)
@@ -217,13 +218,13 @@ class IdleSums:
 
 
 def _sums_by_key(keys: Int64, values: Int64) -> tuple[Int64, Int64]:
-    """Return each key once, ascending, and the exact sum of its values."""
+    """Return the distinct keys, ascending, and the exact sum of the values of each."""
     groups = group_by(len(keys), [keys])
     return keys[groups.first], groups.sum(values)
 
 
 class _Drawn(Spans):
-    """Parts of the selection, with how long they were in the call that is named."""
+    """Parts of the selection; call_ns: time spent in the named call."""
 
     cause: Int64 = column(np.int64)
     call: Codes = column(np.int32)
@@ -231,7 +232,7 @@ class _Drawn(Spans):
     call_ns: Int64 = column(np.int64)
 
     def joined(self) -> _Drawn:
-        """Parts of one cause that touch as one, with the call in which most of it passed."""
+        """Join touching parts of one cause, keeping the call in which most of the time passed."""
         if not len(self):
             return self
         parts = self
@@ -248,7 +249,7 @@ class _Drawn(Spans):
         run = np.repeat(np.arange(len(first)), np.diff(np.append(first, len(parts))))
         groups = group_by(len(parts), [run, parts.call])
         call_ns = groups.sum(parts.call_ns)
-        # Of each run the call with most time; of several the one that comes first.
+        # The call with most time in each run, the first of equals.
         best = np.lexsort((groups.first, -call_ns, run[groups.first]))
         best = best[are_first(run[groups.first[best]])]
         return _Drawn(

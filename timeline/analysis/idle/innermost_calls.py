@@ -1,4 +1,4 @@
-"""Which call of a thread is the innermost at any moment: stretches of time parted by calls."""
+"""Innermost calls of a thread: time split by the innermost open call."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
 
 WINDOW_CALLS = 1 << 16
-"""Calls that are worked on at a time, besides those that were open before."""
+"""Number of calls processed at a time, besides those still open."""
 
 
 class Calls(Spans):
-    """Calls of one thread, in any order; row: where each is in its own table."""
+    """Calls of one thread, in any order; row: of each in its own table."""
 
     row: Int64 = column(np.int64)
 
 
 class CallStretches(Spans):
-    """Stretches of time, each of which has one innermost call, or none.
+    """Intervals with one innermost call, or none.
 
-    stretch: which of the given ones it is a part of; call: the row of the innermost call, NO_ID
-    where none is open.
+    stretch: number of the given interval it is a part of; call: row of the innermost call, NO_ID if
+    none is open.
     """
 
     stretch: Int64 = column(np.int64)
@@ -36,14 +36,14 @@ class CallStretches(Spans):
 
 
 def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
-    """Cut stretches at all edges that lie inside them.
+    """Cut intervals at all edges inside them.
 
     Args:
         start_ns, end_ns: (n,) none is empty.
         edges_ns: (k,) ascending, each once.
 
     Returns:
-        of: (m,) the stretch that each part is of, ascending; then its start and its end.
+        of: (m,) the interval that each part belongs to, ascending; then its start and its end.
 
     >>> of, start_ns, end_ns = cut_at(np.array([0, 9]), np.array([4, 10]), np.array([1, 4, 9]))
     >>> of.tolist(), start_ns.tolist(), end_ns.tolist()
@@ -63,14 +63,14 @@ def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64
 
 
 def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallWindow]:
-    """Part stretches of time by the innermost call, some calls at a time, in order of time.
+    """Split intervals by the innermost call, some calls at a time, in order of time.
 
-    Calls may cross, as those do whose times were rounded: the one that began last counts. All takes
-    O(n log n), and memory for the calls of a window and what is open then.
+    Calls may cross if their times were rounded: the one that began last counts. Takes O(n log n)
+    time, and memory for the calls of a window and those open then.
 
     Args:
-        calls: those of one thread; those without length are never open.
-        start_ns, end_ns: (n,) the stretches, in any order, none empty; they may overlap.
+        calls: of one thread; those without length are never open.
+        start_ns, end_ns: (n,) the intervals, in any order, none empty; they may overlap.
     """
     if not len(start_ns):
         return
@@ -104,13 +104,13 @@ def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallW
 
 @dataclass(frozen=True)
 class CallWindow:
-    """Stretches of a part of time, and the calls that are open in it."""
+    """Intervals in a part of time, and the calls open in it."""
 
     calls: Calls
     stretches: CallStretches
 
     def innermost_of(self, some: Bool) -> Int64:
-        """For each stretch the innermost of some of the calls only, NO_ID where none is open."""
+        """Return the innermost among some of the calls for each interval, NO_ID if none is open."""
         return _rows_open(self.calls.take(some), self.stretches.start_ns)
 
 
@@ -122,7 +122,7 @@ def _rows_open(calls: Calls, moments_ns: Int64) -> Int64:
 
 
 def _touching(calls: Calls, stretches: IntervalSet) -> Calls:
-    """The calls that last and share time with stretches, in order of start, the outer one first."""
+    """Return the calls that overlap intervals, in order of start, outer calls first."""
     at = np.searchsorted(stretches.end_ns, calls.start_ns, side="right")
     nearest = np.minimum(at, len(stretches) - 1)
     touch = (at < len(stretches)) & (stretches.start_ns[nearest] < calls.end_ns)

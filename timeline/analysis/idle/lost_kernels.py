@@ -1,4 +1,4 @@
-"""Launches whose kernels the profiler did not record, and when those may have run."""
+"""Launches whose kernels were not recorded, and when those may have run."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from timeline.records.tables import GPU, RUNTIME, Records, Spans
 from timeline.units import spell_number, spell_short
 
 LONG_NS = 10_000_000
-"""What starts so long after its launch as the first of its stream had to wait for other work."""
+"""Minimum delay after its launch for the first kernel of a stream to have waited for other work."""
 
 
 def with_lost_kernels(records: Records) -> Records:
-    """Add when kernels of a GPU may have run that were not recorded, and warn of those it lost.
+    """Add the times in which unrecorded kernels of a GPU may have run, and warn of lost kernels.
 
-    The recording may begin in the middle of the work of a stream, see `cut_off_before`.
-    A launch lost its kernels where nothing on the device has its connection, although something
-    that was launched later has run. A stream runs kernels in the order of their launches, so they
-    ran between what was launched before and after on the busier one of the streams around. What was
-    launched last may not have run when the recording ended.
+    The recording may begin in the middle of the work of a stream, see `cut_off_before`. A launch
+    lost its kernels if no device task has its connection although a later launch has run. A stream
+    runs kernels in the order of their launches, so they ran between the launches before and after,
+    on the busier of the streams of these two. The last launches may not have run when the recording
+    ended.
     """
     host, tasks = records.host, records.tasks
     cut_off = cut_off_before(records)
@@ -56,15 +56,15 @@ def with_lost_kernels(records: Records) -> Records:
     some = start_ns < end_ns
     times = union_of_sets(union(start_ns[some], end_ns[some]), cut_off)
     records = replace(records, unrecorded=Spans(times.start_ns, times.end_ns))
-    said = " without a kernel, though later ones have theirs"
-    return _with_warning(records, lost, said) if len(lost) else records
+    description = " without a kernel, though later ones have theirs"
+    return _with_warning(records, lost, description) if len(lost) else records
 
 
 def cut_off_before(records: Records) -> IntervalSet:
-    """Return when streams of a GPU worked on what was launched before the recording began.
+    """Return when streams of a GPU worked on launches from before the recording.
 
-    That is before the first kernel of a stream, from its launch on, if that was long before, and
-    nothing runs that is recorded.
+    That is the time from the launch of the first kernel of a stream to its start, if it is long and
+    no recorded task runs.
     """
     tasks = records.tasks
     kernels = np.flatnonzero(tasks.compute & (tasks.launch_ns != NO_TIME))
@@ -81,19 +81,19 @@ def cut_off_before(records: Records) -> IntervalSet:
     return IntervalSet(before.start_ns[lasts], before.end_ns[lasts])
 
 
-def _with_warning(records: Records, lost: Rows, said: str) -> Records:
+def _with_warning(records: Records, lost: Rows, description: str) -> Records:
     noun = "launch" if len(lost) == 1 else "launches"
     lost_by = "the profiler lost what they launched" if len(lost) > 1 else "the profiler lost it"
-    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{said}: {lost_by}."
+    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{description}: {lost_by}."
     return replace(records, warnings=(*records.warnings, warning))
 
 
 def _around(stream: Rows, compute: Bool, after: Rows) -> tuple[Rows, Rows]:
-    """What was launched before and after lost kernels on their stream, -1 where nothing was before.
+    """Return the launches before and after lost kernels on their stream, -1 if none is before.
 
     Args:
-        stream, compute: (n,) of what was launched, in order.
-        after: (k,) the next of these behind each lost kernel.
+        stream, compute: (n,) of the launched tasks, in order of launch.
+        after: (k,) the next of these after each lost kernel.
     """
     _, which = distinct_values(stream)
     busy = np.bincount(which, compute)
@@ -110,7 +110,7 @@ def _around(stream: Rows, compute: Bool, after: Rows) -> tuple[Rows, Rows]:
 
 
 def _launches_without_tasks(records: Records) -> Rows:
-    """The host rows of launches outside captures that nothing on the device has come of."""
+    """Return the host rows of launches outside captures that have no device task."""
     host, strings = records.host, records.strings
     layer, launching = strings.find(RUNTIME), launching_names(strings)
     rows = np.flatnonzero(
@@ -124,7 +124,10 @@ def _launches_without_tasks(records: Records) -> Rows:
 
 
 def _are_captured(records: Records, rows: Rows) -> Bool:
-    """Which calls a stream captured: between calls of their thread that begin and end a capture."""
+    """Return a mask of calls that a stream captured.
+
+    They lie between calls of their thread that begin and end a capture.
+    """
     host = records.host
     begins, ends = (np.isin(host.name, codes) for codes in capture_edges(records.strings))
     edges = np.flatnonzero(begins | ends)
@@ -133,9 +136,9 @@ def _are_captured(records: Records, rows: Rows) -> Bool:
         return captured
     edges = edges[np.argsort(host.start_ns[edges], kind="stable")]
     for thread, of_thread in rows_by_value(host.thread[edges]):
-        its = edges[of_thread]
+        thread_edges = edges[of_thread]
         some = np.flatnonzero(host.thread[rows] == thread)
-        at = np.searchsorted(host.start_ns[its], host.start_ns[rows[some]])
-        # Before the first edge, a capture is open if that ends one.
-        captured[some] = np.append(ends[its[0]], begins[its])[at]
+        at = np.searchsorted(host.start_ns[thread_edges], host.start_ns[rows[some]])
+        # Before the first edge, a capture is open if that edge ends one.
+        captured[some] = np.append(ends[thread_edges[0]], begins[thread_edges])[at]
     return captured

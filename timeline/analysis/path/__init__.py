@@ -1,1 +1,1 @@
-"""What determined when a step ended: the critical path, what could be won, and estimates of it."""
+"""Critical path of steps: the work that determined when each step ended."""

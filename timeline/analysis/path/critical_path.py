@@ -1,4 +1,4 @@
-"""CriticalPath: the chain of segments, across ranks, that determined how long each step took."""
+"""CriticalPath: the chain of segments across ranks that determined the duration of each step."""
 
 from __future__ import annotations
 
@@ -18,39 +18,39 @@ from timeline.records.tables import Spans
 
 
 class PathKind(enum.IntEnum):
-    """What a segment of a critical path is; its name in lower case is the one that is published."""
+    """Kind of a segment of a critical path; its name in lower case is published."""
 
     COMPUTING = 0
     TRANSFER = 1
-    """In a communication op, from the arrival of its last rank on."""
+    """Communication op, from the arrival of its last rank on."""
     COPY = 2
     HOST = 3
-    """Before the host asked for the task, since the host last waited for the device."""
+    """Host time before the task was asked for, since the host last waited for the device."""
     QUEUED = 4
-    """Asked for, and not launched yet."""
+    """Asked for, but not launched yet."""
     LAUNCH = 5
-    """From the start of the launch call to that of the task."""
+    """From the start of the launch call to the start of the task."""
     BETWEEN_TASKS = 6
-    """From the end of what the task waited for to its start."""
+    """From the end of the item that the task waited for to the start of the task."""
     NOT_PROFILED = 7
-    """On a rank that is not in the profile, before the op that it came last to."""
+    """Time of a rank that is not in the profile, before the op that it came last to."""
 
     @property
     def label(self) -> str:
-        """What programs know it by."""
+        """Return the published name."""
         return self.name.lower()
 
 
 class PathItems(Spans):
     """Compute tasks, copies and communication ops of one rank, in order of start.
 
-    kind: COMPUTING, COPY, or TRANSFER of an op. name: code of the strings of the rank. collective:
-    its row among the rank's collectives, NO_ID for what is no op. before: the row whose end let it
-    start, always an earlier one, NO_ID where there is none; where the host was late, what the host
-    had waited for last. launch_ns, asked_ns, host_ns: since when it was launched, queued, and the
-    host ran towards it, descending from start_ns, to which all are equal where the device let it
-    start; host_ns is NO_TIME where the host did not wait before. call, call_ns: the call that took
-    most of the time from host_ns to asked_ns, and how much.
+    kind: COMPUTING, COPY, or TRANSFER for an op. name: code in the strings of the rank. collective:
+    row among the rank's collectives, NO_ID unless it is an op. before: row whose end let it start,
+    always an earlier one, NO_ID for none; if the host was late, the item that the host had last
+    waited for. launch_ns, asked_ns, host_ns: start of the launch, of the queueing, and of the host
+    work towards it, descending from start_ns; all equal start_ns if the device let it start;
+    host_ns is NO_TIME if the host did not wait before. call, call_ns: call that took most of the
+    time from host_ns to asked_ns, and its time.
     """
 
     kind: Codes = column(np.int32)
@@ -64,16 +64,16 @@ class PathItems(Spans):
     call_ns: Int64 = column(np.int64, 0)
 
     def moved(self, move: ClockMove) -> PathItems:
-        """The items on another clock; how long calls took stays."""
+        """Return the items on another clock; durations of calls stay."""
         return replace(super().moved(move), call_ns=self.call_ns)
 
 
 @dataclass(frozen=True, slots=True)
 class RankPath:
-    """What of one rank can lie on the critical path; codes are positions in `strings`.
+    """Items of one rank that can lie on the critical path; codes are positions in `strings`.
 
-    span_ns: first start and last end of its device work, None without any. Marks that work
-    nothing, such as those by which a profiler starts and stops, are not in it.
+    span_ns: first start and last end of its device work, None without any. Marks without work, such
+    as those with which a profiler starts and stops, are not included.
     """
 
     strings: tuple[str, ...] = ("",)
@@ -81,7 +81,7 @@ class RankPath:
     span_ns: tuple[int, int] | None = None
 
     def moved(self, move: ClockMove) -> RankPath:
-        """The items on another clock."""
+        """Return the items on another clock."""
         span_ns = self.span_ns
         if span_ns is not None:
             span_ns = move.of_moment(span_ns[0]), move.of_moment(span_ns[1])
@@ -89,16 +89,17 @@ class RankPath:
 
 
 _BOUNDARIES = 6
-"""Moments from the end of the first item of a path to the end of what an item waited for."""
+"""Number of times at which the path of an item is cut, from its end to the end of its predecessor.
+"""
 _VISITS = 1 << 16
-"""Items of paths that are worked on at a time, unless one path has more."""
+"""Number of items of paths processed at a time, unless one path has more."""
 
 
 class PathSteps(Spans):
-    """What has a path of its own, in order of time, without overlaps: a step, or all that is read.
+    """Periods with a path of their own, in order of time, without overlaps: steps, or the whole.
 
-    start_ns: the last device end of the step before, the first device start of the first step.
-    end_ns: its own last device end. graph is NO_GRAPH and step NO_ID where there is none.
+    start_ns: last device end of the previous step, or first device start of the first step. end_ns:
+    its own last device end. graph is NO_GRAPH and step NO_ID if there is none.
     """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
@@ -108,9 +109,9 @@ class PathSteps(Spans):
 class Segments(Spans):
     """Segments of paths in order of path, then time; those of a path follow without a gap.
 
-    path: row of PathSteps. rank: NO_ID where it is not known which. profiled: whether it is among
-    the ranks read. kind: a PathKind. name: what ran or was waited for, or, on the host, the call
-    that took most of it. call_ns: how much of a segment on the host that call took.
+    path: row of PathSteps. rank: NO_ID if unknown. profiled: whether it is among the ranks read.
+    kind: a PathKind. name: item that ran or was waited for, or, on the host, the call that took
+    most of the time. call_ns: time of that call in a host segment.
     """
 
     path: Codes = column(np.int32)
@@ -123,7 +124,7 @@ class Segments(Spans):
 
 @dataclass(frozen=True)
 class CriticalPath:
-    """The critical path of each step; codes are positions in `strings`.
+    """Critical path of each step; codes are positions in `strings`.
 
     on_disk: the ranks of the profile, read or not.
     """
@@ -134,13 +135,13 @@ class CriticalPath:
     on_disk: frozenset[int] = frozenset()
 
     def total_ns(self) -> Int64:
-        """How long the path of each step is, (steps,)."""
+        """Return the length of the path of each step, (steps,)."""
         return self.steps.end_ns - self.steps.start_ns
 
 
 @dataclass(frozen=True)
 class PathRank:
-    """One rank as a path goes through it: its number, its items, and who came last to its ops."""
+    """One rank of a path: its number, its items, and the last arrivals at its ops."""
 
     rank: int
     path: RankPath
@@ -148,17 +149,17 @@ class PathRank:
 
 
 def find_critical_path(ranks: Sequence[PathRank], steps: PathSteps) -> CriticalPath:
-    """Go back from the end of each step to the end of the one before, along what was waited for.
+    """Trace the path from the end of each step back to the end of the step before.
 
-    At the end of an item the path goes back over its time, at a collective only to the arrival of
-    the rank that came last, and on there. At the start of an item it goes on at what let it start:
-    the host, if the task was launched after the device was ready for it, else the item before. A
-    rank that came last and is not profiled has all the time since the collective of its group
-    before. The segments of a step add up to its path, to the nanosecond.
+    From the end of an item the path goes back to its start, in a collective only to the arrival of
+    the last rank, where it continues on that rank. From the start of an item it continues at what
+    let it start: the host, if the task was launched after the device was ready for it, else the
+    item before. A last rank that is not profiled accounts for all the time since the previous
+    collective of its group. The segments of a step add up to the length of its path exactly.
 
     Args:
         ranks: on one clock.
-        steps: what paths are wanted of.
+        steps: periods of the paths.
     """
     if not len(steps) or not ranks:
         return CriticalPath()
@@ -175,16 +176,16 @@ def find_critical_path(ranks: Sequence[PathRank], steps: PathSteps) -> CriticalP
 
 
 _ON = 0
-"""The path goes on at what the item waited for."""
+"""The path continues at what the item waited for."""
 _LEAVES = 1
-"""It goes on at the rank that came last to the op."""
+"""The path continues at the rank that came last to the op."""
 _NOT_PROFILED = 2
 """The rank that came last is not profiled."""
 
 
 @dataclass(frozen=True)
 class _Visits:
-    """The items of a path, last first: (v,) position of the rank, row, and how the path goes on."""
+    """Items of a path, last first: (v,) position of the rank, row, and how the path continues."""
 
     rank: Rows
     item: Rows
@@ -192,7 +193,7 @@ class _Visits:
 
 
 class _Walk:
-    """Goes back along items and from rank to rank; what it needs of ranks is looked up once."""
+    """Trace of paths along items and from rank to rank, with lookups prepared once."""
 
     def __init__(self, ranks: Sequence[PathRank]) -> None:
         self._start_ns = [rank.path.items.start_ns for rank in ranks]
@@ -205,10 +206,12 @@ class _Walk:
         self._before: list[list[int]] = [rank.path.items.before.tolist() for rank in ranks]
         items = [_items_of_collectives(rank) for rank in ranks]
         self._others = [_others(at, rank, items) for at, rank in enumerate(ranks)]
-        self._strangers = [_strangers(rank, its) for rank, its in zip(ranks, items, strict=True)]
+        self._strangers = [
+            _strangers(rank, rank_items) for rank, rank_items in zip(ranks, items, strict=True)
+        ]
 
     def all(self, steps: PathSteps) -> Iterator[tuple[int, list[_Visits]]]:
-        """The items of the paths of some steps after another, and which step is the first."""
+        """Yield batches of the paths of consecutive steps, with the first step of each."""
         first, visits, count = 0, list[_Visits](), 0
         spans = zip(steps.start_ns.tolist(), steps.end_ns.tolist(), strict=True)
         for path, (start_ns, end_ns) in enumerate(spans):
@@ -221,10 +224,10 @@ class _Walk:
             yield first, visits
 
     def back(self, start_ns: int, end_ns: int) -> _Visits:
-        """The items on the path from one moment back to an earlier one.
+        """Return the items on the path from one time back to an earlier one.
 
-        Within a rank the path only goes to earlier items, also when it comes back to the rank, so
-        that it ends whatever the clocks say.
+        Within a rank the path only goes to earlier items, even when it returns to the rank, so that
+        it ends regardless of the clocks.
         """
         at, item = self._last_item(end_ns)
         lowest = [len(items) for items in self._before]
@@ -255,58 +258,58 @@ class _Walk:
         return _Visits(*(np.array(column, np.intp) for column in (ranks, items, ways)))
 
     def _last_item(self, end_ns: int) -> tuple[int, int]:
-        """The rank and the row of the item that ended last until a moment; no row without any."""
-        found, last_ns = (0, NO_ID), NO_TIME
+        """Return the rank and the row of the item that ended last by a time; NO_ID for none."""
+        last, last_ns = (0, NO_ID), NO_TIME
         for at, (ends_ns, order) in enumerate(zip(self._end_ns, self._by_end, strict=True)):
             row = int(np.searchsorted(ends_ns, end_ns, side="right")) - 1
             if row >= 0 and int(ends_ns[row]) > last_ns:
-                found, last_ns = (at, int(order[row])), int(ends_ns[row])
-        return found
+                last, last_ns = (at, int(order[row])), int(ends_ns[row])
+        return last
 
 
 def _items_of_collectives(rank: PathRank) -> Rows:
-    """The item of each collective of a rank, NO_ID for one that is none."""
+    """Return the item of each collective of a rank, NO_ID for none."""
     collective = rank.path.items.collective
-    found = np.full(len(rank.arrivals), NO_ID, np.intp)
+    item = np.full(len(rank.arrivals), NO_ID, np.intp)
     rows = np.flatnonzero(collective != NO_ID)
-    found[collective[rows]] = rows
-    return found
+    item[collective[rows]] = rows
+    return item
 
 
 def _others(own: int, rank: PathRank, items: Sequence[Rows]) -> dict[int, tuple[int, int]]:
-    """By item: position of the other rank that came last to the op, and its item there."""
+    """Map the item of each op that another rank came last to, to that rank and its item."""
     arrivals = rank.arrivals
-    found = {}
+    others = {}
     for row in np.flatnonzero((arrivals.last != NO_ID) & (arrivals.last != own)).tolist():
         at = int(arrivals.last[row])
         item, other = int(items[own][row]), int(items[at][arrivals.last_row[row]])
         if item >= 0 and other >= 0:
-            found[item] = (at, other)
-    return found
+            others[item] = (at, other)
+    return others
 
 
 def _strangers(rank: PathRank, items: Rows) -> dict[int, int]:
-    """By item of an op to which a rank came last that is not profiled: the op of the group before.
+    """Map the item of each op with an unprofiled last rank to the previous op of the group.
 
-    NO_ID where there is none.
+    NO_ID if there is none.
     """
     arrivals = rank.arrivals
-    found = {}
+    previous = {}
     for row in np.flatnonzero(arrivals.last == NO_ID).tolist():
         item, before = int(items[row]), int(arrivals.before[row])
         if item >= 0:
             earlier = int(items[before]) if before != NO_ID else NO_ID
-            found[item] = earlier if earlier < item else NO_ID
-    return found
+            previous[item] = earlier if earlier < item else NO_ID
+    return previous
 
 
 @dataclass(frozen=True)
 class _Gathered:
-    """The items of all ranks behind each other, whose names are codes of one pool.
+    """Concatenated items of all ranks, with names in one pool.
 
-    first: (ranks,) the first row of each; ranks: (ranks,) their numbers. For ops, arrived_ns is
-    when their last rank came, stranger its number, and group_before_ns the end of the op of the
-    group before.
+    first: (ranks,) offset of each rank; ranks: (ranks,) their numbers. For ops, arrived_ns is the
+    arrival of the last rank, stranger its number, and group_before_ns the end of the previous op of
+    the group.
     """
 
     ranks: Int64
@@ -339,24 +342,24 @@ class _Gathered:
         return cls(numbers, first, every, arrived_ns, stranger, group_before_ns)
 
     def segments(self, steps: PathSteps, first: int, visits: Sequence[_Visits]) -> Segments:
-        """Cut the time of paths at the moments at which their items change what they do.
+        """Cut the time of paths at the times at which their items change phase.
 
-        first: the step of the first path; those of the next ones follow.
+        first: step of the first path; the next ones follow.
         """
-        counts = np.array([len(its.item) for its in visits], np.int64)
+        counts = np.array([len(one.item) for one in visits], np.int64)
         paths = first + np.arange(len(visits))
-        # From the last moment of all back to the first.
+        # From the last time of all back to the first.
         backwards = visits[::-1]
-        rank = np.concatenate([its.rank for its in backwards])
-        row = self.first[rank] + np.concatenate([its.item for its in backwards])
-        way = np.concatenate([its.way for its in backwards])
+        rank = np.concatenate([one.rank for one in backwards])
+        row = self.first[rank] + np.concatenate([one.item for one in backwards])
+        way = np.concatenate([one.way for one in backwards])
         path = np.repeat(paths[::-1], counts[::-1])
         ends = np.cumsum(counts[::-1])
         begins = (ends - counts[::-1])[counts[::-1] > 0]
         items = self.items.take(row)
         moments, kinds = self._moments(row, way, items)
         start_ns, end_ns = steps.start_ns[path], steps.end_ns[path]
-        # The part before the first moment of a path belongs to its first item.
+        # The part before the first cut of a path belongs to its first item.
         moments[:, 0] = end_ns
         moments[begins, 0] = items.end_ns[begins]
         np.clip(moments, start_ns[:, None], end_ns[:, None], out=moments)
@@ -368,7 +371,7 @@ class _Gathered:
         kind = kinds.reshape(-1)[kept].astype(np.int32)
         on_host, unknown = kind == PathKind.HOST, kind == PathKind.NOT_PROFILED
         length_ns = from_ns[kept] - upto_ns[kept]
-        found = Segments(
+        segments = Segments(
             upto_ns[kept],
             from_ns[kept],
             path[visit].astype(np.int32),
@@ -379,16 +382,17 @@ class _Gathered:
             np.where(on_host, np.minimum(items.call_ns[visit], length_ns), 0),
         )
         if counts.all():
-            return found
-        found = Segments.concat([found, self._unknown(steps, paths[counts == 0])])
-        return found.take(np.argsort(found.path, kind="stable"))
+            return segments
+        segments = Segments.concat([segments, self._unknown(steps, paths[counts == 0])])
+        return segments.take(np.argsort(segments.path, kind="stable"))
 
     def _moments(
         self, row: Rows, way: Rows, items: PathItems
     ) -> tuple[Int64, npt.NDArray[np.int64]]:
-        """Where the time before each item is cut, (v, boundaries) descending, and the kinds above.
+        """Return the times at which each item's path is cut, and the kinds.
 
-        Where the path leaves an item earlier, the rest lies at its last moment.
+        Both are (v, boundaries), times descending. If the path leaves an item earlier, the
+        remaining times equal its last one.
         """
         has_before = items.before != NO_ID
         before = np.where(has_before, row - self._own(row) + items.before, 0)
@@ -411,13 +415,13 @@ class _Gathered:
         return moments, kinds
 
     def _own(self, row: Rows) -> Rows:
-        """The row of each among the items of its own rank."""
+        """Return the row of each item among those of its own rank."""
         rank = np.searchsorted(self.first, row, side="right") - 1
         own: Rows = row - self.first[rank]
         return own
 
     def _unknown(self, steps: PathSteps, paths: Rows) -> Segments:
-        """The only segment of each path without any item."""
+        """Return the only segment of each path without any item."""
         some = paths[steps.end_ns[paths] > steps.start_ns[paths]]
         return Segments.of(
             len(some),
@@ -432,8 +436,8 @@ class _Gathered:
 
 
 def _renamed(path: RankPath, strings: StringPool) -> PathItems:
-    """The items of a rank with names of the pool of all."""
+    """Return the items of a rank with names of the common pool."""
     codes = strings.codes(path.strings)
     items = path.items
-    made = {name: getattr(items, name) for name in items.__dataclass_fields__}
-    return PathItems(**made | {"name": codes[items.name], "call": codes[items.call]})
+    columns = {name: getattr(items, name) for name in items.__dataclass_fields__}
+    return PathItems(**columns | {"name": codes[items.name], "call": codes[items.call]})

@@ -1,4 +1,4 @@
-"""What has a critical path of its own: the steps over all ranks, or the whole selection."""
+"""Periods with a critical path: the steps over all ranks, or the whole selection."""
 
 from __future__ import annotations
 
@@ -21,18 +21,21 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 
 
 def critical_path(facts: Sequence[RankFacts], waiting: Waiting) -> CriticalPath:
-    """The critical path of each step of some ranks, which are on one clock."""
+    """Return the critical path of each step of ranks on one clock."""
     arrivals = op_arrivals([rank.collectives for rank in facts], waiting)
-    ranks = [PathRank(rank.rank, rank.path, its) for rank, its in zip(facts, arrivals, strict=True)]
+    ranks = [
+        PathRank(rank.rank, rank.path, own_arrivals)
+        for rank, own_arrivals in zip(facts, arrivals, strict=True)
+    ]
     return find_critical_path(ranks, path_steps(facts))
 
 
 def path_steps(facts: Sequence[RankFacts]) -> PathSteps:
-    """What paths there are: of each step that has device tasks, or of all, where there is none.
+    """Return the periods of paths: each step with device tasks, or the whole if there are no steps.
 
-    Steps are matched by number, and by graph too where a rank has several. The path of a step
-    begins where that of the step that ended before it ends; where that is the first, or the step
-    before is not selected, no earlier than the first device start of its own.
+    Steps are matched by number, and also by graph if a rank has several. The path of a step begins
+    at the end of the step that ended before it. If it is the first, or the step before is not
+    selected, it begins no earlier than its own first device start.
     """
     keys, start_ns, end_ns = _spans(facts)
     if not len(start_ns):
@@ -49,7 +52,7 @@ def path_steps(facts: Sequence[RankFacts]) -> PathSteps:
 
 
 def _spans(facts: Sequence[RankFacts]) -> tuple[list[Int64], Int64, Int64]:
-    """Graph and number, first start and last end on the device, of each step of each rank."""
+    """Return graph and number, first start and last device end, of each step of each rank."""
     nothing = [np.empty(0, np.int64)]
     several = any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
     known = [rank.device_start_ns != NO_TIME for rank in facts]
@@ -63,22 +66,22 @@ def _spans(facts: Sequence[RankFacts]) -> tuple[list[Int64], Int64, Int64]:
         )
     )
     if not several and len(distinct(graphs)) > 1:
-        # Ranks number their graphs each for itself.
+        # Each rank numbers its graphs independently.
         graphs = np.full(len(graphs), NO_GRAPH, np.int64)
     return [graphs, steps], start_ns, end_ns
 
 
 def _follows(facts: Sequence[RankFacts], step: Int64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Whether the step that has the number before is selected too, where there is one."""
+    """Return a mask of steps whose preceding step, by number, is also selected."""
     every = np.array(sorted({number for rank in facts for number in rank.profile.steps}), np.int64)
     at = np.searchsorted(every, step)
     before = np.where(at > 0, every[np.maximum(at - 1, 0)], NO_ID) if len(every) else step
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(before, step)
-    return found
+    follows: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(before, step)
+    return follows
 
 
 def _whole(facts: Sequence[RankFacts]) -> PathSteps:
-    """One path from the first start to the last end of work on any device."""
+    """Return one period from the first start to the last end of work on any device."""
     spans = [rank.path.span_ns for rank in facts if rank.path.span_ns is not None]
     if not spans:
         return PathSteps.empty()

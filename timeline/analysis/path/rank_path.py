@@ -1,4 +1,4 @@
-"""The order in which one device works, and what of its rank can lie on the critical path."""
+"""Order of work on one device, and the items of its rank that can lie on the critical path."""
 
 from __future__ import annotations
 
@@ -19,91 +19,92 @@ from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 
 LEAST_DELAY_NS = 2_000
-"""A task that starts so soon after the one before was not kept waiting by anything else."""
+"""A task that starts within this time after the one before was not delayed by anything else."""
 WAIT_SLACK_NS = 1_000
-"""An event wait may begin so much before the end of the task before, as recorded."""
+"""An event wait may begin this long before the recorded end of the previous task."""
 _EVENT_WAIT = ("eventwait", "event_wait")
-"""Types and names of the tasks with which a stream waits for another one."""
+"""Types and names of tasks with which a stream waits for another one."""
 
 
 def ordered_items(records: Records) -> DeviceItems:
-    """Compute tasks, copies and communication ops in order of start, those without length first."""
+    """Return compute tasks, copies and communication ops by start, those without length first."""
     items = device_items(records, also=_own_copies(records))
     return items.take(np.lexsort((items.end_ns, items.start_ns)))
 
 
 def _own_copies(records: Records) -> Bool:
-    """The copies that are no part of a communication op: those that do not lie inside one."""
+    """Return a mask of the copies that do not lie inside a communication op."""
     tasks, ops = records.tasks, records.ops
-    found = tasks.copy & ~tasks.compute
-    rows = np.flatnonzero(found)
+    are_own = tasks.copy & ~tasks.compute
+    rows = np.flatnonzero(are_own)
     inside = union(ops.start_ns, ops.end_ns)
     if not len(inside):
-        return found
+        return are_own
     begun = open_at(tasks.start_ns[rows], inside.start_ns, inside.end_ns)
-    found[rows] = (begun < 0) | (tasks.end_ns[rows] > inside.end_ns[begun])
-    return found
+    are_own[rows] = (begun < 0) | (tasks.end_ns[rows] > inside.end_ns[begun])
+    return are_own
 
 
 class _Ends:
-    """The ends of some items in order of time, to find the last one before the start of others."""
+    """Ends of items in order of time, to find the last one before the start of others."""
 
     def __init__(self, items: DeviceItems, rows: Rows) -> None:
         self._rows = rows[np.lexsort((rows, items.end_ns[rows]))]
         self._end_ns = items.end_ns[self._rows]
 
     def before(self, moments_ns: Int64) -> Rows:
-        """The last item that has ended at each moment, NO_ID for none."""
+        """Return the last item that has ended at each timestamp, NO_ID for none."""
         at = np.searchsorted(self._end_ns, moments_ns, side="right") - 1
         return np.where(at >= 0, self._rows[np.maximum(at, 0)], NO_ID)
 
     def before_items(self, items: DeviceItems, rows: Rows) -> Rows:
-        """The last item that has ended when each of some items starts, and that comes earlier."""
-        found = self.before(items.start_ns[rows])
-        # Of several without length at one moment, each is the last to have ended.
-        late = np.flatnonzero(found >= rows)
+        """Return the last earlier item that has ended when each of some items starts."""
+        before = self.before(items.start_ns[rows])
+        # Among items without length at one time, each one is the last to have ended.
+        late = np.flatnonzero(before >= rows)
         order = np.argsort(self._rows)
         at = order[np.searchsorted(self._rows, rows[late], sorter=order)] - 1
-        found[late] = np.where(at >= 0, self._rows[np.maximum(at, 0)], NO_ID)
-        return found
+        before[late] = np.where(at >= 0, self._rows[np.maximum(at, 0)], NO_ID)
+        return before
 
 
 def before_on_device(records: Records, items: DeviceItems) -> Rows:
-    """The item whose end let each start, as far as the device is concerned; NO_ID for none.
+    """Return the item whose end let each item start on the device; NO_ID for none.
 
-    That is the one before on the stream; behind an event wait, and where a profile records none,
-    for a communication op too, whatever ended last on the device. items: those of `ordered_items`.
+    That is the item before on the stream. After an event wait, or if a profile records none, and
+    for a communication op, it is the item that ended last on the device. items: from
+    `ordered_items`.
     """
     rows = np.arange(len(items))
     last = _Ends(items, rows).before_items(items, rows)
     tasks = records.tasks
     waits = np.flatnonzero(_waits(records))
-    found = last.copy()
+    before = last.copy()
     on_streams = np.flatnonzero(~items.is_op)
     streams = distinct(items.stream[on_streams])
     waits_of = dict(rows_by_value(tasks.stream[waits], streams))
     for stream, places in rows_by_value(items.stream[on_streams], streams):
-        its = on_streams[places]
-        on_stream = _Ends(items, its).before_items(items, its)
-        its_waits = waits[waits_of[stream]]
+        on_this = on_streams[places]
+        on_stream = _Ends(items, on_this).before_items(items, on_this)
+        stream_waits = waits[waits_of[stream]]
         idle_since_ns = np.where(on_stream >= 0, items.end_ns[on_stream], NO_TIME)
         if len(waits):
-            waited = _waited_between(tasks, its_waits, idle_since_ns, items.start_ns[its])
+            waited = _waited_between(tasks, stream_waits, idle_since_ns, items.start_ns[on_this])
         else:
-            waited = (on_stream < 0) | (items.start_ns[its] - idle_since_ns >= LEAST_DELAY_NS)
-        found[its] = np.where(waited, last[its], on_stream)
-    return found
+            waited = (on_stream < 0) | (items.start_ns[on_this] - idle_since_ns >= LEAST_DELAY_NS)
+        before[on_this] = np.where(waited, last[on_this], on_stream)
+    return before
 
 
 def _waits(records: Records) -> Bool:
-    """The tasks with which a stream waits for another one."""
+    """Return a mask of the tasks with which a stream waits for another one."""
     waits = np.zeros(len(records.strings), np.bool_)
     waits[records.strings.codes_with(_EVENT_WAIT)] = True
     return waits[records.tasks.task_type] | waits[records.tasks.name]
 
 
 def _waited_between(tasks: Tasks, waits: Rows, since_ns: Int64, until_ns: Int64) -> Bool:
-    """Whether one of the waits of a stream lies between two moments."""
+    """Return a mask of intervals that contain one of the waits of a stream."""
     if not len(waits):
         return np.zeros(len(since_ns), np.bool_)
     order = waits[np.argsort(tasks.end_ns[waits], kind="stable")]
@@ -114,29 +115,29 @@ def _waited_between(tasks: Tasks, waits: Rows, since_ns: Int64, until_ns: Int64)
 
 
 def item_kinds(records: Records, items: DeviceItems) -> Codes:
-    """The PathKind of each item."""
+    """Return the PathKind of each item."""
     kinds = np.full(len(items), PathKind.TRANSFER, np.int32)
-    its_tasks = np.flatnonzero(~items.is_op)
-    compute = records.tasks.compute[items.row[its_tasks]]
-    kinds[its_tasks] = np.where(compute, PathKind.COMPUTING, PathKind.COPY)
+    tasks = np.flatnonzero(~items.is_op)
+    compute = records.tasks.compute[items.row[tasks]]
+    kinds[tasks] = np.where(compute, PathKind.COMPUTING, PathKind.COPY)
     return kinds
 
 
 def item_collectives(records: Records, selected: Bool, items: DeviceItems) -> Codes:
-    """The row of each op among the rank's collectives, NO_ID for what is no op.
+    """Return the row of each op among the rank's collectives, NO_ID for other items.
 
-    selected: which of those, which are in order of start, the ops of the records are.
+    selected: mask of those, which are in order of start, that are the ops of the records.
     """
     row = np.empty(len(records.ops), np.int32)
     row[np.argsort(records.ops.start_ns, kind="stable")] = np.flatnonzero(selected)
-    found = np.full(len(items), NO_ID, np.int32)
+    collectives = np.full(len(items), NO_ID, np.int32)
     ops = np.flatnonzero(items.is_op)
-    found[ops] = row[items.row[ops]]
-    return found
+    collectives[ops] = row[items.row[ops]]
+    return collectives
 
 
 def waits_for_device(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
-    """The host calls in which the host waited until an item had ended, and that item.
+    """Return the host calls that waited until an item had ended, and that item.
 
     In order of the ends of calls; of several items the last one that ended before the call did.
     """
@@ -149,26 +150,26 @@ def waits_for_device(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
 
 
 def rank_path(records: Records, selected: Bool, step_ends_ns: Int64) -> RankPath:
-    """What of a rank can lie on the critical path, and what let each item start.
+    """Return the items of a rank that can lie on the critical path, and what let each start.
 
-    An item waits for the one before on its stream; behind an event wait, and where a profile
-    records none, for whatever ended last before it on the device, and so does a communication op.
+    An item waits for the one before on its stream. After an event wait, or if a profile records
+    none, it waits for whatever ended last before it on the device, and so does a communication op.
     If it was launched after that, the host was late: the path goes back over the launch, the queue
-    and what the host did since it last waited for the device, in whatever thread.
+    and the host time since the host last waited for the device, in any thread.
 
     Args:
-        records: what is selected.
-        selected: which of the rank's collectives those of the records are.
+        records: the selected records.
+        selected: mask of the rank's collectives that are ops of the records.
         step_ends_ns: the last device ends of steps, at which paths may begin.
     """
     items = ordered_items(records)
     if not len(items):
         return RankPath()
     before = before_on_device(records, items)
-    made = _path_items(records, selected, items, before)
-    kept = _reachable(made, step_ends_ns)
+    every = _path_items(records, selected, items, before)
+    kept = _reachable(every, step_ends_ns)
     path = _named(
-        records, _renumbered(_with_calls(records, made, items.asked, kept, step_ends_ns), kept)
+        records, _renumbered(_with_calls(records, every, items.asked, kept, step_ends_ns), kept)
     )
     return replace(path, span_ns=(int(items.start_ns.min()), int(items.end_ns.max())))
 
@@ -178,13 +179,13 @@ def _path_items(records: Records, selected: Bool, items: DeviceItems, before: Ro
     ready_ns = np.where(before >= 0, items.end_ns[before], NO_TIME)
     launched = items.launch != NO_ID
     launch_ns = np.where(launched, items.launch_start_ns, start_ns)
-    told_ns = np.where(launched, items.launch_end_ns, items.asked_ns)
+    launched_ns = np.where(launched, items.launch_end_ns, items.asked_ns)
     delayed = (before < 0) | (start_ns - ready_ns >= LEAST_DELAY_NS)
-    late = (told_ns != NO_TIME) & (told_ns > ready_ns) & delayed
+    late = (launched_ns != NO_TIME) & (launched_ns > ready_ns) & delayed
     launch_ns = np.where(late, np.clip(launch_ns, ready_ns, start_ns), start_ns)
     asked_ns = np.where(late, np.clip(items.asked_ns, ready_ns, launch_ns), start_ns)
     host_ns, waited_for = _host_since(records, items, asked_ns)
-    # Of items without length at one moment, the host may have waited for a later one.
+    # Among items without length at one time, the host may have waited for a later one.
     on_host = late & (asked_ns > ready_ns) & (waited_for < np.arange(len(items)))
     return PathItems(
         start_ns,
@@ -202,9 +203,9 @@ def _path_items(records: Records, selected: Bool, items: DeviceItems, before: Ro
 
 
 def _host_since(records: Records, items: DeviceItems, moments_ns: Int64) -> tuple[Int64, Rows]:
-    """Since when the host had not waited for the device, and for which item it did.
+    """Return when the host last stopped waiting for the device, and for which item it waited.
 
-    NO_TIME and NO_ID where it had not before.
+    NO_TIME and NO_ID if it had not waited before.
     """
     calls, item = waits_for_device(records, items)
     if not len(calls):
@@ -215,7 +216,7 @@ def _host_since(records: Records, items: DeviceItems, moments_ns: Int64) -> tupl
 
 
 def _reachable(items: PathItems, step_ends_ns: Int64) -> Bool:
-    """The items that a path can come to: from ops, ends of steps, and the last end of all."""
+    """Return the items that a path can reach: from ops, ends of steps, and the last end of all."""
     ends = np.lexsort((np.arange(len(items)), items.end_ns))
     at = np.searchsorted(items.end_ns[ends], step_ends_ns, side="right") - 1
     reached = items.collective != NO_ID
@@ -225,10 +226,10 @@ def _reachable(items: PathItems, step_ends_ns: Int64) -> Bool:
 
 
 def leading_items(before: Codes, reached: Bool) -> Bool:
-    """Return the items that are reached, and all that lead to them, (n,).
+    """Return a mask of the reached items and all that lead to them, (n,).
 
-    Nearly all items waited for the one just before. So runs of such items are gone through one by
-    one, and what lies within them as columns.
+    Nearly all items waited for the one just before. So runs of such items are traversed one by one,
+    and items within a run as columns.
 
     Args:
         before: (n,) the earlier row that each item waited for, NO_ID for none.
@@ -239,7 +240,7 @@ def leading_items(before: Codes, reached: Bool) -> Bool:
     earlier = before[begins]
     last = np.full(len(earlier), NO_ID)
     rows = np.flatnonzero(reached)
-    # Of several rows of a run the last one stays.
+    # The last of several rows of a run stays.
     last[run[rows]] = rows
     upto, earlier_run = last.tolist(), run[earlier].tolist()
     for at, row in reversed(list(enumerate(earlier.tolist()))):
@@ -250,7 +251,7 @@ def leading_items(before: Codes, reached: Bool) -> Bool:
 
 
 def _renumbered(items: PathItems, kept: Bool) -> PathItems:
-    """The items that are kept, which only go on at others of them."""
+    """Return the kept items, with `before` renumbered accordingly."""
     number = np.append(np.cumsum(kept) - 1, NO_ID).astype(np.int32)
     some = items.take(kept)
     return replace(some, before=number[some.before])
@@ -259,9 +260,10 @@ def _renumbered(items: PathItems, kept: Bool) -> PathItems:
 def _with_calls(
     records: Records, items: PathItems, asked: Int64, kept: Bool, step_ends_ns: Int64
 ) -> PathItems:
-    """The items, with the call that took most of the host time before those that are kept.
+    """Return the items with the call that took most of the host time before each kept one.
 
-    Paths begin at the ends of steps, or with the first work of the device: no call before counts.
+    Paths begin at the ends of steps, or with the first work of the device: earlier calls do not
+    count.
     """
     host = records.host
     ends_ns = ascending(np.append(step_ends_ns, NO_TIME))
@@ -274,16 +276,16 @@ def _with_calls(
     some = distinct(threads)
     asking = dict(rows_by_value(threads, some))
     for thread, on_thread in rows_by_value(host.thread, some):
-        its = rows[asking[thread]]
+        asking_rows = rows[asking[thread]]
         calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
-        call[its], call_ns[its] = longest_calls(
-            calls, host.name, since_ns[its], items.asked_ns[its]
+        call[asking_rows], call_ns[asking_rows] = longest_calls(
+            calls, host.name, since_ns[asking_rows], items.asked_ns[asking_rows]
         )
     return replace(items, call=call, call_ns=call_ns)
 
 
 def _named(records: Records, items: PathItems) -> RankPath:
-    """The items with strings of their own."""
+    """Return the items with strings of their own."""
     strings = StringPool()
     name = strings.translate(items.name, records.strings)
     call = strings.translate(items.call, records.strings)
@@ -293,18 +295,18 @@ def _named(records: Records, items: PathItems) -> RankPath:
 def longest_calls(
     calls: Calls, names: Codes, since_ns: Int64, until_ns: Int64
 ) -> tuple[Codes, Int64]:
-    """The name of the innermost calls that took most of each stretch, and how long they took.
+    """Return the name of the innermost calls with the most time in each interval, and that time.
 
-    Any two stretches begin together or share no time, so that all that begin together are answered
-    on the way through the longest of them: O(n log n) however many there are.
+    Any two intervals start together or are disjoint, so intervals with the same start are answered
+    in one pass through the longest of them: O(n log n) regardless of their number.
 
     Args:
-        calls: those of one thread.
-        names: (calls of the host,) where `row` of a call finds its name.
-        since_ns, until_ns: (n,) the stretches, none empty.
+        calls: of one thread.
+        names: (calls of the host,) indexed by `row` of a call.
+        since_ns, until_ns: (n,) the intervals, none empty.
 
     Returns:
-        name: (n,) NO_NAME where no call is open; total_ns: (n,).
+        name: (n,) NO_NAME if no call is open; total_ns: (n,).
     """
     begins_ns, stretch = distinct_values(since_ns)
     ends_ns = np.full(len(begins_ns), np.iinfo(np.int64).min)
@@ -336,7 +338,7 @@ def longest_calls(
         place = order[first:stop]
         total_ns[place] = np.where(own, own_ns, whole_ns)
         name[place] = np.where(own, taken.name[part], earlier)
-        # What calls of each name took in the stretch that may go on, the longest last.
+        # Time of calls of each name in the interval that may continue, the longest last.
         last = (taken.stretch == taken.stretch[-1]) & (taken.name != NO_NAME)
         before, _ = sum_rows(taken.take(last), ("stretch", "name"), ("length_ns",))
         is_leader = before.name == taken.name[leader[-1]]
@@ -345,16 +347,16 @@ def longest_calls(
 
 
 class _Taken(ColumnTable):
-    """How long calls of a name took in a part of a stretch, in order of time."""
+    """Time of calls of a name in a part of an interval, in order of time."""
 
     stretch: Int64 = column(np.int64)
     name: Codes = column(np.int32)
     length_ns: Int64 = column(np.int64)
 
     def running(self) -> tuple[Int64, Int64, Rows]:
-        """Return what calls of the name of each took in its stretch up to its end, (n,).
+        """Return the time of each row's name in its interval up to the end of the row, (n,).
 
-        Also the most that those of any name took, and the last row that is of such a name.
+        Also return the maximum over all names, and the last row with that name.
         """
         names = int(self.name.max()) + 1
         order = np.argsort(self.stretch * names + self.name, kind="stable")
@@ -363,7 +365,7 @@ class _Taken(ColumnTable):
         before_ns = (sums_ns - self.length_ns[order])[opens]
         upto_ns = np.empty(len(order), np.int64)
         upto_ns[order] = sums_ns - before_ns[np.cumsum(opens) - 1]
-        # What is of a later stretch is greater than all before.
+        # Keys of a later interval are greater than all before.
         least = np.cumsum(are_first(self.stretch)) * (int(upto_ns.max()) + 1)
         keys = np.where(self.name == NO_NAME, 0, upto_ns) + least
         highest = np.maximum.accumulate(keys)

@@ -1,1 +1,1 @@
-"""Who waits for whom: collectives and pairs that ranks share, who came last, and the culprit."""
+"""Waiting between ranks: shared collectives, send-receive pairs, last arrivals, and the culprit."""

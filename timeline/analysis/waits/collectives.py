@@ -1,4 +1,4 @@
-"""The communication ops of one rank, with what other ranks recognise them by."""
+"""Communication ops of one rank, with keys that match them across ranks."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ from timeline.records.tables import CommunicationOps, PlaneTasks, Records, Spans
 from timeline.records.task_kinds import KINDS, UNKNOWN_OP, collective_kind, element_bytes
 
 AT_ONCE_NS = 1_000
-"""A wait that is no longer found the peer's notify there."""
+"""A wait of at most this duration found the peer's notify already there."""
 _WAIT, _RECORD = "Notify_Wait", "Notify_Record"
 
 
 class Arrivals(ColumnTable):
-    """When peers came to each op: one row per op, in the order of the rank's collectives.
+    """Arrivals of peers at each op: one row per op, in the order of the rank's collectives.
 
-    A peer has come when its first notify is there, some 9 us after its op starts. One whose notify
-    was there before it was asked for came at a time that is not known, before this rank went on.
+    A peer has arrived when its first notify is there, some 9 us after its op starts. If the notify
+    was there before it was asked for, the arrival time is unknown, but before this rank continued.
 
-    tasks: whether HCCL tasks of the op are in the profile. peers: of how many peers they tell that
-    they came. other_rank: of those that are not read, the peer that came last, at
-    other_ns; NO_ID and NO_TIME where none came later than this rank asked. read_rank and read_ns:
-    the same of peers that are read. record_ns: when it had sent its own first notify to each peer
-    (it does so one after another), NO_TIME for none.
+    tasks: whether HCCL tasks of the op are in the profile. peers: number of peers whose arrival the
+    tasks show. other_rank, other_ns: last arrival among peers that are not read, NO_ID and NO_TIME
+    if none came later than this rank asked. read_rank, read_ns: the same among peers that are read.
+    record_ns: when it had sent its own first notify to each peer (one after another), NO_TIME for
+    none.
     """
 
     tasks: Bool = column(np.bool_)
@@ -50,9 +50,9 @@ class Arrivals(ColumnTable):
 
 @dataclass(frozen=True)
 class GroupView:
-    """What one rank tells of a group: what is known of it, and whom its HCCL tasks talk to.
+    """View that one rank has of a group: the group itself, and the peers of its HCCL tasks.
 
-    own: its own number there, NO_ID where that is not told. peers: the numbers of the others,
+    own: the rank's own number in the group, NO_ID if unknown. peers: numbers of the others,
     ascending.
     """
 
@@ -63,10 +63,10 @@ class GroupView:
 
 @dataclass(frozen=True, slots=True)
 class RankArrivals:
-    """What one rank tells of the arrivals of others.
+    """Arrivals of other ranks as recorded by one rank.
 
-    views: its groups, by the position of their label. recorded: whether HCCL tasks were looked
-    for, if there are any.
+    views: its groups, by the position of their label. recorded: whether existing HCCL tasks were
+    looked for.
     """
 
     ops: Arrivals = field(default_factory=Arrivals.empty)
@@ -74,7 +74,7 @@ class RankArrivals:
     recorded: bool = True
 
     def moved(self, move: ClockMove) -> RankArrivals:
-        """The same on another clock."""
+        """Return the arrivals on another clock."""
         other_ns, read_ns = move.of(self.ops.other_ns), move.of(self.ops.read_ns)
         record_ns = move.of(self.ops.record_ns)
         moved = replace(self.ops, other_ns=other_ns, read_ns=read_ns, record_ns=record_ns)
@@ -82,7 +82,7 @@ class RankArrivals:
 
 
 class _Notes(ColumnTable):
-    """Notifies and transfers of ops: the op, the other rank, and when."""
+    """Notifies and transfers of ops: the op, the peer, and the interval."""
 
     op: Int64 = column(np.int64)
     peer: Int64 = column(np.int64)
@@ -90,7 +90,7 @@ class _Notes(ColumnTable):
     end_ns: Int64 = column(np.int64)
 
     def first(self, keys: tuple[Int64, ...]) -> _Notes:
-        """The first by start of those that are equal in the keys (n,)."""
+        """Return the first by start of the rows that are equal in the keys (n,)."""
         order = np.lexsort((self.start_ns, *keys))
         return self.take(order[are_first(*(key[order] for key in keys))])
 
@@ -98,11 +98,11 @@ class _Notes(ColumnTable):
 def measure_arrivals(
     records: Records, ops: CommunicationOps, read_ranks: frozenset[int], *, recorded: bool
 ) -> RankArrivals:
-    """What a rank's Notify_Waits tell of when its peers came.
+    """Derive the arrivals of peers from the Notify_Wait tasks of a rank.
 
-    Of each op and peer the first wait counts, if it begins before the rank's first transfer is
-    over, as planes begin one after another: what it waits for later belongs to the transfer, as
-    the second level of a hierarchy does. n log n in the tasks.
+    The first wait of each op and peer counts, if it begins before the end of the rank's first
+    transfer, as planes begin one after another; later waits belong to the transfer, such as those
+    of the second level of a hierarchy. Takes O(n log n) in the tasks.
 
     Args:
         ops: the communication ops, in order of their start.
@@ -134,11 +134,11 @@ def measure_arrivals(
 def _notes(
     records: Records, ops: CommunicationOps
 ) -> tuple[_Notes, _Notes, _Notes, Bool, dict[int, GroupView]]:
-    """Waits, records and transfers of ops; which ops have tasks; and the view of each group."""
+    """Return waits, records and transfers of ops, a mask of ops with tasks, and group views."""
     planes, strings = records.planes, records.strings
     waiting, sending = (strings.find(name) for name in (_WAIT, _RECORD))
     ops_of_group = dict(rows_by_value(ops.group))
-    found: list[list[_Notes]] = [[], [], []]
+    notes: list[list[_Notes]] = [[], [], []]
     tasks = np.zeros(len(ops), np.bool_)
     owns: dict[int, set[int]] = {}
     talked: dict[int, set[int]] = {}
@@ -146,16 +146,16 @@ def _notes(
         part = planes[chunk]
         op = _ops_of_tasks(part, ops, ops_of_group)
         tasks[op[op >= 0]] = True
-        told = (part.target_rank != NO_ID) & (part.target_rank != part.source_rank) & (op >= 0)
+        has_peer = (part.target_rank != NO_ID) & (part.target_rank != part.source_rank) & (op >= 0)
         waits, sends = part.name == waiting, part.name == sending
         moves = (part.size_bytes > 0) & ~waits & ~sends
-        for into, chosen in zip(found, (waits, sends, moves), strict=True):
-            rows = np.flatnonzero(told & chosen)
+        for into, chosen in zip(notes, (waits, sends, moves), strict=True):
+            rows = np.flatnonzero(has_peer & chosen)
             columns = (op, part.target_rank, part.start_ns, part.end_ns)
             into.append(_Notes(*(values[rows] for values in columns)))
-        telling = np.flatnonzero(told)
-        for label, at in rows_by_value(part.group[telling]):
-            rows = telling[at]
+        with_peer = np.flatnonzero(has_peer)
+        for label, at in rows_by_value(part.group[with_peer]):
+            rows = with_peer[at]
             owns.setdefault(label, set()).update(distinct(part.source_rank[rows]).tolist())
             talked.setdefault(label, set()).update(distinct(part.target_rank[rows]).tolist())
     views = {
@@ -166,18 +166,18 @@ def _notes(
         )
         for label, group in find_groups(records).items()
     }
-    waited, sent, moved = (_Notes.concat(parts) for parts in found)
+    waited, sent, moved = (_Notes.concat(parts) for parts in notes)
     return waited, sent, moved, tasks, views
 
 
 def _ops_of_tasks(
     tasks: PlaneTasks, ops: CommunicationOps, ops_of_group: Mapping[int, Rows]
 ) -> Rows:
-    """Find the op of each HCCL task, -1 for none: the one of its group that runs when it starts.
+    """Find the op of each HCCL task, -1 for none: the op of its group that runs when it starts.
 
     Not every layout names the op.
     """
-    found = np.full(len(tasks), -1, np.intp)
+    op_of_task = np.full(len(tasks), -1, np.intp)
     for label, of_group in rows_by_value(tasks.group):
         rows = ops_of_group.get(label, NO_ROWS)
         if len(rows):
@@ -185,14 +185,14 @@ def _ops_of_tasks(
             at = np.searchsorted(ops.start_ns[rows], start_ns, side="right") - 1
             op = rows[np.maximum(at, 0)]
             runs = (at >= 0) & (start_ns <= ops.end_ns[op])
-            found[of_group[runs]] = op[runs]
-    return found
+            op_of_task[of_group[runs]] = op[runs]
+    return op_of_task
 
 
 def latest_peers(op: Int64, peer: Int64, came_ns: Int64, count: int) -> tuple[Int64, Int64]:
-    """Return the peer that came last to each of so many ops, and when; NO_ID, NO_TIME for none.
+    """Return the last peer of each of `count` ops and its arrival; NO_ID, NO_TIME for none.
 
-    op, peer, came_ns: (n,) what is known of peers.
+    op, peer, came_ns: (n,) arrivals of peers.
     """
     last, last_ns = np.full(count, NO_ID, np.int64), np.full(count, NO_TIME)
     order = np.lexsort((-peer, came_ns, op))
@@ -201,32 +201,31 @@ def latest_peers(op: Int64, peer: Int64, came_ns: Int64, count: int) -> tuple[In
 
 
 NO_KIND = -1
-"""Kind of an op whose name does not tell what it does."""
+"""Kind of an op whose name does not identify it."""
 NO_SIGN = -1
-"""Sign of an op of which nothing tells what it does."""
+"""Sign of an op whose kind is unknown."""
 _PAIRED = ("Send", "Receive")
 _VERB = re.compile(r"send|receive|recv", re.IGNORECASE)
 _STREAM = "stream_"
 _OF_STREAM = re.compile(_STREAM + r"\d+_(?:parallel_)?\d+_(?=.)", re.ASCII)
-"""How step traces begin the name of an op: with a stream, which each rank numbers for itself."""
+"""Prefix of op names in step traces: a stream, which each rank numbers for itself."""
 
 _Hashes = npt.NDArray[np.uint64]
 
 
 class Collectives(Spans):
-    """The communication ops of one rank, in order of their start.
+    """Communication ops of one rank, in order of their start.
 
-    kind: position in KINDS, NO_KIND for an op whose name does not tell what it does. key: the same
-    number on every rank that takes part in the op, and on no other op, NO_ID where that is not
-    known (see `match_by_order`). pair: the same for a send and the receive that gets it, NO_ID
-    for what is neither. communicator: the same for all ops of a group of ranks. named: whether it
-    is known what that group is, as only matching tells where it has no name. sign: the same for
-    all ops that do the same, NO_SIGN where that is not known. sequence: its number among the ops of
-    its communicator, NO_ID where the source does not count them. launched: whether its launch is
-    in the profile. size_bytes: what one rank puts in (count and data type), NO_ID where that is
-    not known. moved_bytes: what it sends over links as the profiler sums it up, NO_ID likewise.
-    selected: whether it is drawn; clocks
-    are aligned by all ops, so that a part of a profile lies where the whole does.
+    kind: position in KINDS, NO_KIND if the name does not identify it. key: number shared by the
+    ranks that take part in the op, unique to it, NO_ID if unknown (see `match_by_order`). pair:
+    number shared by a send and its receive, NO_ID for other ops. communicator: number shared by the
+    ops of a group of ranks. named: whether that group is identified; a group without a name is
+    identified only by matching. sign: number shared by ops that do the same, NO_SIGN if unknown.
+    sequence: number among the ops of its communicator, NO_ID if the source does not count them.
+    launched: whether its launch is in the profile. size_bytes: input of one rank (count times
+    element size), NO_ID if unknown. moved_bytes: bytes it sends over links, as summed by the
+    profiler, NO_ID if unknown. selected: whether it is drawn; clocks are aligned by all ops, so
+    that a part of a profile lies where the whole does.
     """
 
     key: Int64 = column(np.int64)
@@ -248,18 +247,18 @@ class Collectives(Spans):
 
 @dataclass(frozen=True, slots=True)
 class RankCollectives:
-    """The collectives of one rank; codes are positions in `strings`."""
+    """Collectives of one rank; codes are positions in `strings`."""
 
     strings: tuple[str, ...] = ("",)
     ops: Collectives = field(default_factory=Collectives.empty)
     rank: int = NO_ID
-    """The global rank."""
+    """Global rank."""
     arrivals: RankArrivals = field(default_factory=RankArrivals)
-    """When peers came to each op, as far as the rank's own HCCL tasks tell; without rows where
-    nobody looked."""
+    """Arrivals of peers at each op, from the rank's own HCCL tasks; empty if none were looked for.
+    """
 
     def moved(self, move: ClockMove) -> RankCollectives:
-        """The collectives, moved to another clock; what was summed stays."""
+        """Return the collectives on another clock; sums stay unchanged."""
         ops = self.ops
         start_ns, end_ns = move.of(ops.start_ns), move.of(ops.end_ns)
         return replace(
@@ -277,25 +276,25 @@ def rank_collectives(
     read_ranks: frozenset[int] = frozenset(),
     recorded: bool = True,
 ) -> RankCollectives:
-    """The collectives of a rank.
+    """Return the collectives of a rank.
 
     Ranks name an op alike: HCCL numbers ops within their group
     (`hcom_allReduce__GROUP_INDEX_ITERATION`), and a graph has the same names on every rank. So an
-    op is recognised by its name without its stream, its group where the source tells the group's
-    own name, its step, and how often that name came before in the step. Labels of groups ("Group
-    0") are each rank's own. Ops whose names only say what they do have no key yet.
+    op is identified by its name without its stream, its group if the source has the group's own
+    name, its step, and its turn among the ops of that name in the step. Labels of groups ("Group
+    0") differ between ranks. Ops whose names state only what they do get no key yet.
 
     Args:
         records: all of the profile.
         iterations: (ops,) the step of each op, NO_ID for none.
         selected: rows of the ops that are drawn, None for all.
         read_ranks: the ranks that are read.
-        recorded: whether HCCL tasks were read, if there are any.
+        recorded: whether existing HCCL tasks were read.
     """
     order = np.argsort(records.ops.start_ns, kind="stable")
     ops, iterations = records.ops.take(order), iterations[order]
     pool, strings = records.strings, StringPool()
-    # What ranks call the group of each op; its label where no other name is told.
+    # The name of each op's group, or its label if there is no other name.
     labelled = (ops.group_name == NO_NAME) & (not records.numbered_ops)
     group = np.where(labelled, ops.group, ops.group_name)
     pairs, which = distinct_pairs(ops.name.astype(np.int64), group.astype(np.int64))
@@ -309,7 +308,7 @@ def rank_collectives(
     key = pair = np.full(len(ops), NO_ID, np.int64)
     if records.numbered_ops:
         key, pair = _keys_by_name(named, kinds, which, iterations)
-    made = Collectives(
+    collectives = Collectives(
         ops.start_ns,
         ops.end_ns,
         key,
@@ -331,11 +330,11 @@ def rank_collectives(
     arrivals = measure_arrivals(records, ops, read_ranks, recorded=recorded)
     views = {strings.code(pool[label]): view for label, view in arrivals.views.items()}
     arrivals = replace(arrivals, views=views)
-    return RankCollectives(tuple(strings), made, records.rank, arrivals)
+    return RankCollectives(tuple(strings), collectives, records.rank, arrivals)
 
 
 def every_op(ranks: Sequence[RankCollectives]) -> tuple[Collectives, Int64, Int64]:
-    """Return the ops of all ranks, one rank behind the other, and the rank and row of each."""
+    """Return the ops of all ranks, concatenated by rank, and the rank and row of each."""
     counts = np.array([len(rank.ops) for rank in ranks], np.int64)
     first = np.repeat(np.cumsum(counts) - counts, counts)
     ops = Collectives.concat([rank.ops for rank in ranks])
@@ -345,7 +344,7 @@ def every_op(ranks: Sequence[RankCollectives]) -> tuple[Collectives, Int64, Int6
 def _keys_by_name(
     named: Sequence[tuple[str, str]], kinds: Sequence[str], which: Rows, iterations: Int64
 ) -> tuple[Int64, Int64]:
-    """Keys of ops, and of sends with their receives, given distinct names and groups."""
+    """Return keys of ops, and of sends with their receives, from distinct names and groups."""
     turn = count_turns(which, iterations)
     pairs = _hashed(
         f"{group}\0{_VERB.sub('', name)}" if kind in _PAIRED else ""
@@ -356,12 +355,12 @@ def _keys_by_name(
 
 
 def kind_numbers(kinds: Iterable[str]) -> Codes:
-    """Positions in KINDS, NO_KIND for what is not there."""
+    """Return the positions of kinds in KINDS, NO_KIND for others."""
     return np.array([KINDS.index(kind) if kind in KINDS else NO_KIND for kind in kinds], np.int32)
 
 
 def _hashed(texts: Iterable[str]) -> _Hashes:
-    """Hashes that are the same in every process; 0 for an empty text."""
+    """Return hashes that are the same in every process; 0 for an empty string."""
     digests = (hashlib.blake2b(text.encode(), digest_size=8) if text else None for text in texts)
     return np.fromiter(
         (int.from_bytes(digest.digest(), "little") if digest else 0 for digest in digests),
@@ -370,7 +369,7 @@ def _hashed(texts: Iterable[str]) -> _Hashes:
 
 
 def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
-    """Mix hashes with columns of numbers to one number per row, never negative (SplitMix64)."""
+    """Mix hashes with columns of numbers into one number per row, never negative (SplitMix64)."""
     mixed = hashes
     for values in columns:
         mixed = mixed + values.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -381,7 +380,7 @@ def mix_hashes(hashes: _Hashes, *columns: Int64) -> Int64:
 
 
 def _sizes_bytes(ops: CommunicationOps, pool: StringPool) -> Int64:
-    """Count times the bytes of an element."""
+    """Return the element counts times the bytes of an element, NO_ID if unknown."""
     widths = np.full(len(pool), NO_ID, np.int64)
     for code in distinct(ops.data_type).tolist():
         widths[code] = element_bytes(pool[code]) or NO_ID

@@ -1,4 +1,4 @@
-"""The rank to blame first: the one that the first finding names, and who waits for it."""
+"""Culprit: the rank named by the first finding, and the ranks that wait for it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from timeline.analysis.waits.waiting import Waiting
 
 @dataclass(frozen=True)
 class Waiter:
-    """A rank that waits for the culprit, and how long."""
+    """A rank that waits for the culprit."""
 
     rank: int
     waited_ns: int
@@ -23,12 +23,11 @@ class Waiter:
 
 @dataclass(frozen=True)
 class Culprit:
-    """A rank that is slower than its like, so that the run takes longer.
+    """A rank that is slower than its peers, so that the run takes longer.
 
-    rank: its global number. profiled: whether it is among the ranks read. waited_ns: how long
-    others waited for it, summed over them. share: the part of the run that mending it wins, and
-    gain_ns: how long that is. steps: in how many steps it is slow. waiters: who waits for it,
-    longest first.
+    rank: global rank. profiled: whether it is among the ranks read. waited_ns: how long others
+    waited for it, summed. share: gain of mending it as a share of the run; gain_ns: the gain.
+    steps: number of steps in which it is slow. waiters: ranks that wait for it, longest first.
     """
 
     rank: int
@@ -41,7 +40,7 @@ class Culprit:
     waiters: tuple[Waiter, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the culprit under the names of the report."""
+        """Return the culprit under the keys of the report."""
         return {
             "rank": self.rank,
             "profiled": self.profiled,
@@ -56,12 +55,12 @@ class Culprit:
 def find_culprit(
     ranks: Sequence[RankFacts], waiting: Waiting, findings: Findings
 ) -> Culprit | None:
-    """Return the rank of the first fault that is of one rank, None where none is.
+    """Return the rank of the first fault of a single rank, None if there is none.
 
     Args:
         ranks: on one clock.
         waiting: of these ranks.
-        findings: what is to be mended in their run.
+        findings: of their run.
     """
     for one in findings.found:
         alone = one.ranks is not None and len(one.ranks) == 1
@@ -84,7 +83,7 @@ def find_culprit(
 
 
 def _waiters(ranks: Sequence[RankFacts], waiting: Waiting, rank: int) -> tuple[Waiter, ...]:
-    """Return who waits for a rank, longest first."""
+    """Return the ranks that wait for a rank, longest first."""
     waits = waiting.waits.take(waiting.waits.last_rank == rank)
     waited_ns = np.zeros(len(ranks), np.int64)
     np.add.at(waited_ns, waits.rank, waits.waited_ns)

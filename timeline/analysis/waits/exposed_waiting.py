@@ -1,4 +1,4 @@
-"""What exposed communication consists of: waiting for the last rank, and transfer."""
+"""Exposed communication, split into waiting for the last rank and transfer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from timeline.records.not_given import NO_TIME
 
 
 class ExposedParts(ColumnTable):
-    """One row per rank, or one per rank and step.
+    """Exposed communication, one row per rank or one per rank and step.
 
-    exposed_ns: how long any communication op ran while nothing computed. waiting_ns: the part of
-    that which is due to waiting for the last rank; transfer_ns: the rest, where it is known when
-    that came. What is left of exposed_ns is not known to be either.
+    exposed_ns: time in which a communication op ran while nothing computed. waiting_ns: the part of
+    it due to waiting for the last rank. transfer_ns: the rest, if the last arrival is known. The
+    remainder of exposed_ns is unclassified.
     """
 
     exposed_ns: Int64 = column(np.int64)
@@ -37,16 +37,16 @@ class ExposedParts(ColumnTable):
 def split_exposed(ranks: Sequence[RankFacts], waits: Waits) -> tuple[ExposedParts, ExposedParts]:
     """Split the exposed communication of all ranks, which are on one clock.
 
-    A moment in which one op waits and another transfers counts as waiting. Where an op waits while
-    the device computes, it transfers so much later: as much of its transfer as is exposed would
-    have been hidden, and is due to waiting.
+    Time in which one op waits and another transfers counts as waiting. An op that waits while the
+    device computes transfers that much later: this much of its exposed transfer would have been
+    hidden, and is due to waiting.
 
     Returns:
-        ranks, steps: a row for each rank, and one for each step of each rank, in its period.
+        ranks, steps: a row for each rank, and one for the period of each step of each rank.
     """
     sums, steps = [ExposedParts.empty()], [ExposedParts.empty()]
-    for rank, its in zip(ranks, waits.by_rank(len(ranks)), strict=True):
-        parts = _exposed_parts(rank, its)
+    for rank, own in zip(ranks, waits.by_rank(len(ranks)), strict=True):
+        parts = _exposed_parts(rank, own)
         sums.append(ExposedParts(*np.array([[part.total_ns] for part in parts], np.int64)))
         periods = rank.recorded.begin_ns, rank.recorded.end_ns
         steps.append(ExposedParts(*(covered_between(part, *periods) for part in parts)))
@@ -56,13 +56,14 @@ def split_exposed(ranks: Sequence[RankFacts], waits: Waits) -> tuple[ExposedPart
 def delayed_until(
     exposed: IntervalSet, start_ns: Int64, end_ns: Int64, waits: Waits
 ) -> tuple[Int64, Int64]:
-    """From when until when each op transfers only because it waited while the device computed.
+    """Return the interval of each op's transfer that is due to a hidden wait.
 
-    That is the first part of its exposed transfer, as long as it waited unexposed; empty where it
-    did not, or where nothing is exposed.
+    An op that waited while the device computed transfers later. The interval is the first part of
+    its exposed transfer, as long as its hidden wait; empty if it did not wait or nothing is
+    exposed.
 
     Args:
-        exposed: when any communication was.
+        exposed: intervals of exposed communication.
         start_ns, end_ns: of the op of each wait.
     """
     came_ns = start_ns + waits.waited_ns
@@ -78,7 +79,7 @@ def delayed_until(
 
 
 def _exposed_parts(rank: RankFacts, waits: Waits) -> tuple[IntervalSet, IntervalSet, IntervalSet]:
-    """Return when the selected ops of a rank were exposed; of that, waited, and transferred."""
+    """Return the exposed intervals of selected ops, with those of waiting and transfer."""
     ops = rank.collectives.ops
     chosen = ops.selected
     waits = waits.take(chosen[waits.row])
@@ -92,9 +93,9 @@ def _exposed_parts(rank: RankFacts, waits: Waits) -> tuple[IntervalSet, Interval
 
 
 class Lateness(ColumnTable):
-    """One row per step of a rank in which it is known how late it came, in order of time.
+    """Lateness of a rank, one row per step in which it is known, in order of time.
 
-    start_ns: of the step. late_ns: see `late_by_step`.
+    start_ns: start of the step. late_ns: see `late_by_step`.
     """
 
     start_ns: Int64 = column(np.int64)
@@ -102,7 +103,7 @@ class Lateness(ColumnTable):
 
     @classmethod
     def of_rank(cls, rank: RankFacts, late_ns: Int64) -> Lateness:
-        """Return the history of one rank; late_ns: (steps,) as `late_by_step` returns it."""
+        """Return the lateness of one rank; late_ns: (steps,) from `late_by_step`."""
         known = np.flatnonzero(late_ns != NO_TIME)
         begin_ns = rank.recorded.begin_ns
         known = known[np.argsort(begin_ns[known], kind="stable")]
@@ -112,16 +113,16 @@ class Lateness(ColumnTable):
 def late_by_step(ranks: Sequence[RankFacts], waits: Waits) -> list[Int64]:
     """Return how much later than its peers each rank comes to the collectives of each step.
 
-    That is the median of how long ranks wait in the step, less how long the rank itself does:
-    negative if it comes sooner. NO_TIME where fewer than two ranks have comparable collectives.
+    That is the median wait of all ranks in the step, less the wait of the rank itself: negative if
+    it comes earlier. NO_TIME if fewer than two ranks have comparable collectives.
 
     Returns:
         For each rank (steps,) ns.
     """
     waited = list[tuple[Int64, Bool]]()
     by_step: dict[tuple[int, int], list[int]] = {}
-    for rank, its in zip(ranks, waits.by_rank(len(ranks)), strict=True):
-        waited_ns, known = _waited_by_step(rank, its)
+    for rank, own in zip(ranks, waits.by_rank(len(ranks)), strict=True):
+        waited_ns, known = _waited_by_step(rank, own)
         waited.append((waited_ns, known))
         for key, time_ns in zip(_step_keys(rank, known), waited_ns[known].tolist(), strict=True):
             by_step.setdefault(key, []).append(time_ns)
@@ -138,13 +139,13 @@ def late_by_step(ranks: Sequence[RankFacts], waits: Waits) -> list[Int64]:
 
 
 def _step_keys(rank: RankFacts, chosen: Bool) -> list[tuple[int, int]]:
-    """Return graph and number of some steps, which are the same on all ranks."""
+    """Return graph and number of the chosen steps, which are the same on all ranks."""
     steps = rank.steps
     return list(zip(steps.graph[chosen].tolist(), steps.iteration[chosen].tolist(), strict=True))
 
 
 def _waited_by_step(rank: RankFacts, waits: Waits) -> tuple[Int64, Bool]:
-    """Return how long a rank waits in collectives that begin in each step, and where any does."""
+    """Return the waits of a rank in the collectives of each step, and a mask of steps with any."""
     waited_ns, count = np.zeros((2, len(rank.steps)), np.int64)
     chosen = waits.take(rank.collectives.ops.selected[waits.row])
     if not len(waited_ns) or not len(chosen):

@@ -1,4 +1,4 @@
-"""Who is in the groups of ranks that run collectives, and ranks as numbers among all."""
+"""Members of the groups of ranks that run collectives, and ranks inside groups as global ranks."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _NUMBER = re.compile(r"[0-9]{1,20}")
 """The numbers of groups have 64 bits."""
 _NUMBERED = re.compile(r"__([0-9]{1,20})_[0-9]+_[0-9]+$")
 _LAST_DIGITS = 1000
-"""Names of ops end in so many of the group's numbers, less one."""
+"""Names of ops end in the group's number modulo this."""
 
 
 @dataclass(frozen=True)
 class RankGroup:
-    """What a rank knows of a group: its name in the program, its members and how many they are.
+    """Knowledge of a rank about a group: its name in the program, its members and its size.
 
-    members: global ranks, ascending; none where they are not known. size: 0 where it is not known.
-    most: the size of the run, which no group exceeds; 0 where it is not known.
+    members: global ranks, ascending; empty if unknown. size: 0 if unknown. most: the size of the
+    run, which no group exceeds; 0 if unknown.
     """
 
     name: str = ""
@@ -38,7 +38,7 @@ class RankGroup:
 
 
 def group_number(name: str) -> int:
-    """The number that CANN makes of the name of a group (`hashed_group` of msprof).
+    """Return the number that CANN derives from the name of a group (`hashed_group` of msprof).
 
     >>> group_number("group_name_19")
     3985310405473756128
@@ -51,24 +51,24 @@ def group_number(name: str) -> int:
 
 
 def group_in_name(name: str) -> str:
-    """The last digits of the group's number, in the name of an op of HCCL; empty for others."""
-    found = _NUMBERED.search(name)
-    return found[1] if found else ""
+    """Return the last digits of the group's number in the name of an HCCL op; empty for others."""
+    match = _NUMBERED.search(name)
+    return match[1] if match else ""
 
 
 @dataclass(frozen=True)
-class _Told:
-    """The groups that a source tells, by what others may call them."""
+class _NamedGroups:
+    """Groups that a source names, by name and by the last digits of their number."""
 
     most: int = 0
     by_name: dict[str, RankGroup] = field(default_factory=dict)
     by_digits: dict[int, set[str]] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, records: Records) -> _Told:
+    def of(cls, records: Records) -> _NamedGroups:
         members, strings = records.members, records.strings
         most = int(members.size[members.group == NO_NAME].max(initial=0))
-        told = cls(most)
+        named_groups = cls(most)
         named = distinct(members.group[members.group != NO_NAME])
         for code, rows in rows_by_value(members.group, named):
             ranks = sorted(set(members.rank[rows].tolist()) - {NO_ID})
@@ -76,17 +76,17 @@ class _Told:
             names = members.name[rows].tolist()
             name = next((strings[one] for one in names if one != NO_NAME), "")
             size = sizes.pop() if len(sizes) == 1 else 0
-            known = tuple(ranks) if len(ranks) == size else ()
-            told._add(strings[code], RankGroup(name, known, size, most))
-        # Of a rank with tables alone its links tell with how many others it is at least.
+            all_ranks = tuple(ranks) if len(ranks) == size else ()
+            named_groups._add(strings[code], RankGroup(name, all_ranks, size, most))
+        # The links of a rank with tables only show a minimum number of members.
         links = records.vendor_links
         groups = distinct(links.group[links.group != NO_NAME]) if records.tables_only else ()
         for code in groups:
             rows = np.flatnonzero(links.group == code)
             highest = int(max(links.source_rank[rows].max(), links.target_rank[rows].max()))
-            if strings[code] not in told.by_name:
-                told._add(strings[code], RankGroup(size=highest + 1, most=most))
-        return told
+            if strings[code] not in named_groups.by_name:
+                named_groups._add(strings[code], RankGroup(size=highest + 1, most=most))
+        return named_groups
 
     def _add(self, name: str, group: RankGroup) -> None:
         number = int(name) if _NUMBER.fullmatch(name) else group_number(name)
@@ -94,50 +94,54 @@ class _Told:
         self.by_digits.setdefault(number % _LAST_DIGITS, set()).add(name)
 
     def group(self, names: set[str], digits: set[str]) -> RankGroup:
-        """The group that has one of the names, or whose number ends alone in the digits."""
+        """Return the group with one of the names, or the only one with the last digits."""
         for name in names:
             if name in self.by_name:
                 return self.by_name[name]
-        found = {name for end in digits for name in self.by_digits.get(int(end), ())}
-        return self.by_name[found.pop()] if len(found) == 1 else RankGroup(most=self.most)
+        candidates = {name for end in digits for name in self.by_digits.get(int(end), ())}
+        return self.by_name[candidates.pop()] if len(candidates) == 1 else RankGroup(most=self.most)
 
 
 def find_groups(records: Records) -> dict[int, RankGroup]:
-    """What is known of each group of ops, by the code of its label."""
-    told, strings, ops = _Told.of(records), records.strings, records.ops
+    """Return the known facts of each group of ops, by the code of its label."""
+    named_groups, strings, ops = _NamedGroups.of(records), records.strings, records.ops
     names: dict[int, set[str]] = {}
     digits: dict[int, set[str]] = {}
     pairs, _ = distinct_pairs(ops.group.astype(np.int64), ops.group_name.astype(np.int64))
     for label, name in pairs.tolist():
         names.setdefault(label, set()).update({strings[label], strings[name]} - {""})
-    if told.by_digits:
+    if named_groups.by_digits:
         pairs, _ = distinct_pairs(ops.group.astype(np.int64), ops.name.astype(np.int64))
         for label, name in pairs.tolist():
             digits.setdefault(label, set()).update({group_in_name(strings[name])} - {""})
     return {
-        label: told.group(of_label, digits.get(label, set())) for label, of_label in names.items()
+        label: named_groups.group(of_label, digits.get(label, set()))
+        for label, of_label in names.items()
     }
 
 
 def unknown_groups(records: Records, groups: Codes) -> Codes:
-    """The groups among some, by label or by the number that CANN makes of the name, whose members
-    are not known; their ranks are numbers inside them."""
-    told, known = _Told.of(records), find_groups(records)
-    found = [
+    """Return the groups with unknown members, whose ranks are numbers inside them.
+
+    groups: codes of labels, or of the numbers that CANN derives from the names.
+    """
+    named_groups, known_groups = _NamedGroups.of(records), find_groups(records)
+    unknown = [
         code
         for code in distinct(groups).tolist()
-        if not (known.get(code) or told.group({records.strings[code]}, set())).members
+        if not (
+            known_groups.get(code) or named_groups.group({records.strings[code]}, set())
+        ).members
     ]
-    return np.array(found, np.int32)
+    return np.array(unknown, np.int32)
 
 
 def with_global_ranks(records: Records) -> Records:
-    """Records whose HCCL tasks and links name ranks by their number among all.
+    """Return records whose HCCL tasks and links use global ranks.
 
-    Sources give their number inside the group, which is their place among its members in
-    ascending order (msprof-analyze reads them so). Where members are not known the number stays:
-    in a group of all ranks it is the same. Groups that the program has a name for get that behind
-    their label.
+    Sources give the number inside the group, which is the place among its members in ascending
+    order (msprof-analyze reads it so). If members are unknown the number stays: in a group of all
+    ranks it is the same. Groups that the program names get that name after their label.
     """
     if not len(records.members):
         return records
@@ -161,9 +165,9 @@ def _with_ranks(records: Records, groups: Mapping[int, RankGroup]) -> Records:
             target_rank=compute_in_chunks(np.int64, in_tasks, planes.group, planes.target_rank),
         )
     if len(links):
-        told = _Told.of(records)
+        named_groups = _NamedGroups.of(records)
         of_links = {
-            code: np.array(told.group({records.strings[code]}, set()).members, np.int64)
+            code: np.array(named_groups.group({records.strings[code]}, set()).members, np.int64)
             for code in distinct(links.group[links.group != NO_NAME]).tolist()
         }
         links = replace(
@@ -175,17 +179,17 @@ def _with_ranks(records: Records, groups: Mapping[int, RankGroup]) -> Records:
 
 
 def _global(group: Codes, ranks: Int64, members: Mapping[int, Int64]) -> Int64:
-    """Ranks inside groups as ranks among all; those of no member stay."""
-    found = ranks.copy()
-    for label, its in rows_by_value(group, np.array(sorted(members), group.dtype)):
+    """Convert ranks inside groups to global ranks; ranks of no member stay."""
+    global_ranks = ranks.copy()
+    for label, positions in rows_by_value(group, np.array(sorted(members), group.dtype)):
         of_group = members[label]
-        rows = its[(ranks[its] >= 0) & (ranks[its] < len(of_group))]
-        found[rows] = of_group[ranks[rows]]
-    return found
+        rows = positions[(ranks[positions] >= 0) & (ranks[positions] < len(of_group))]
+        global_ranks[rows] = of_group[ranks[rows]]
+    return global_ranks
 
 
 def _with_names(records: Records, groups: Mapping[int, RankGroup]) -> Records:
-    """Put the names that the program has for groups behind their labels."""
+    """Append the names that the program has for groups to their labels."""
     strings = records.strings
     labels = np.arange(len(strings), dtype=np.int32)
     for label, group in groups.items():

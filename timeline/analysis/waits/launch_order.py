@@ -1,4 +1,4 @@
-"""Collectives of several ranks that no name tells apart, matched by number, then by time."""
+"""Matching of collectives that have no common name on several ranks, by number, then by time."""
 
 from __future__ import annotations
 
@@ -24,43 +24,44 @@ from timeline.records.task_kinds import POINT_TO_POINT
 ALIKE = ("AllReduce", "AllGather", "ReduceScatter", "Broadcast")
 """Kinds in which every rank puts in as much as any other."""
 FROM_OR_TO_ONE = ("Broadcast", "Reduce", "Gather", "Scatter")
-"""Kinds in which a rank may have left before another comes."""
+"""Kinds in which a rank may leave before another arrives."""
 PROBES = 12
-"""So many ops that follow each other say how far clocks may be apart."""
+"""Number of consecutive ops used to estimate a clock offset."""
 LEAST_PAIRS = 3
-"""So many ops two ranks must share before their ends say anything."""
+"""Minimum number of shared ops for the ends of two ranks to be compared."""
 CANDIDATES = 6
-"""So many likely clocks are tried on all ops."""
+"""Number of likely clock offsets that are tried on all ops."""
 CLOSE = 0.1
-"""On the right clock ends are apart by less than this share of the time from one to the next."""
+"""Maximum distance of ends on the right clock, as a share of the mean time between ends."""
 NOT_FAR = 0.5
-"""On the right clock ends are apart by less than this share, where ends need not tell alone."""
+"""The same limit if other evidence supports the clock."""
 MANY_PAIRS = 6
-"""So many agree by chance on no wrong clock."""
+"""Number of pairs that never agree by chance on a wrong clock."""
 DRIFT_PAIRS = 20
-"""So many pairs tell whether clocks drift apart."""
+"""Minimum number of pairs to estimate the drift of clocks."""
 WORST = 0.9
-"""This share of the ends must be apart by what they are apart by in the middle."""
+"""Quantile of the distances between ends that must be close."""
 MOST = 0.8
-"""This share of the ops two ranks have at one time must be pairs, as of the best clock."""
+"""Minimum share of pairs among the ops that two ranks run at a time, relative to the best clock."""
 CLEARER = 4.0
-"""A clock is wrong if another makes ends agree so many times better."""
+"""A clock is wrong if another one makes ends agree this many times better."""
 FINEST_NS = 5_000.0
-"""Ends that are this much apart agree as well as any."""
+"""Ends closer than this agree perfectly."""
 MORE_TRIES = 64
-"""So many lanes more than there are may be compared in vain, which takes milliseconds each."""
+"""Failed comparisons allowed beyond the number of lanes; each takes milliseconds."""
 NO_POSITION = np.iinfo(np.int64).min
-"""Position of an op of which nothing tells where among those of the group it stands."""
+"""Position of an op whose place in the group is unknown."""
 
 
 def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, ...]:
-    """Give the same key to ops without one that are one collective.
+    """Assign the same key to ops without one that are one collective.
 
     Ops that the program numbers are paired by kind, number and turn among those with that number,
-    if their ends agree on one clock. All others are paired by time: on one clock they ran at once.
-    The clock is what most ends of two ranks are apart by, which must agree better than on any other
-    clock; where several do equally well, it is the one on which the first launched ops are one.
-    Where a profile names no groups, streams of ranks whose ops end together are one.
+    if their ends agree on one clock. All others are paired by time: on one clock they ran
+    simultaneously. The clock offset is the distance between most ends of two ranks, on which ends
+    must agree better than on any other; if several do equally well, the first launched ops must be
+    one collective. If a profile names no groups, streams of ranks whose ops end together are taken
+    to be one group.
     """
     ops_by_rank = [rank.ops for rank in ranks]
     keys = [ops.key.copy() for ops in ops_by_rank]
@@ -87,7 +88,7 @@ def match_by_order(ranks: Sequence[RankCollectives]) -> tuple[RankCollectives, .
 
 @dataclass(frozen=True)
 class _Lane:
-    """The ops that one rank ran in one group, in order: its position, and rows of its ops."""
+    """Ops that one rank ran in one group, in order: position of the rank, and rows of its ops."""
 
     at: int
     rows: Rows
@@ -95,25 +96,28 @@ class _Lane:
 
 
 def _pools(ops_by_rank: Sequence[Collectives]) -> Iterator[tuple[bool, list[_Lane]]]:
-    """Lanes that may be of one group: those of one communicator, or all whose group has no name."""
-    found: dict[int, list[_Lane]] = {}
+    """Yield lanes that may form a group, and whether it is named.
+
+    Lanes of one communicator belong together, and so do all lanes of unnamed groups.
+    """
+    lanes: dict[int, list[_Lane]] = {}
     unnamed: list[_Lane] = []
     for at, ops in enumerate(ops_by_rank):
         rows = np.flatnonzero((ops.key == NO_ID) & ~np.isin(ops.kind, kind_numbers(POINT_TO_POINT)))
-        for communicator, its in rows_by_value(ops.communicator[rows]):
-            lane = _Lane(at, rows[its], _Order.of_ops(ops.take(rows[its])))
+        for communicator, positions in rows_by_value(ops.communicator[rows]):
+            lane = _Lane(at, rows[positions], _Order.of_ops(ops.take(rows[positions])))
             named = bool(ops.named[lane.rows[0]])
-            (found.setdefault(communicator, []) if named else unnamed).append(lane)
-    for communicator in sorted(found):
-        yield True, found[communicator]
+            (lanes.setdefault(communicator, []) if named else unnamed).append(lane)
+    for communicator in sorted(lanes):
+        yield True, lanes[communicator]
     yield False, unnamed
 
 
 def _groups(lanes: Sequence[_Lane], *, named: bool) -> Iterator[list[tuple[_Lane, Int64]]]:
-    """Groups of lanes with the position of each of their ops.
+    """Yield groups of lanes with the position of each of their ops.
 
-    All lanes are compared with the longest; what does not go with it, with the longest of the rest.
-    When that has failed often, only lanes that end together as recorded are compared.
+    All lanes are compared with the longest; those that do not match, with the longest of the rest.
+    After many failures, only lanes that end together as recorded are compared.
     """
     left = sorted(lanes, key=lambda lane: -len(lane.order))
     tries = len(left) + MORE_TRIES
@@ -135,7 +139,7 @@ def _groups(lanes: Sequence[_Lane], *, named: bool) -> Iterator[list[tuple[_Lane
 
 
 def _end_at_once(order: _Order, other: _Order) -> bool:
-    """Tell whether most of some ops of a lane end, as recorded, when any of another does."""
+    """Return whether most sampled ops of a lane end, as recorded, when any op of the other does."""
     some = np.linspace(0, len(order) - 1, PROBES).astype(np.intp)
     ends_ns, near_ns = ascending(other.end_ns), round(CLEARER * FINEST_NS)
     first = np.searchsorted(ends_ns, order.end_ns[some] - near_ns)
@@ -144,7 +148,7 @@ def _end_at_once(order: _Order, other: _Order) -> bool:
 
 
 def _with_positions(first: _Lane, fits: Sequence[tuple[_Lane, _Fit]]) -> list[tuple[_Lane, Int64]]:
-    """The position of each op of a group: its place in the first lane, or behind all of them."""
+    """Return the position of each op of a group: its place in the first lane, or after it."""
     group = [(first, np.arange(len(first.order)))]
     parts, clocks_ns = [], []
     for lane, fit in fits:
@@ -153,7 +157,7 @@ def _with_positions(first: _Lane, fits: Sequence[tuple[_Lane, _Fit]]) -> list[tu
         group.append((lane, position))
         parts.append(np.flatnonzero(position == NO_POSITION))
         clocks_ns.append(fit.clock_ns(lane.order.end_ns[parts[-1]]))
-    # What the first lane lost, others may have: it ran at once too.
+    # Others may have ops that the first lane lost: they overlap too.
     number = np.repeat(np.arange(1, len(group)), [len(rows) for rows in parts])
     left = _Order.concat(
         [lane.order.take(rows) for (lane, _), rows in zip(group[1:], parts, strict=True)]
@@ -174,11 +178,11 @@ def _with_positions(first: _Lane, fits: Sequence[tuple[_Lane, _Fit]]) -> list[tu
 
 
 class _Order(Spans):
-    """The ops that one rank ran in one group, in order.
+    """Ops that one rank ran in one group, in order.
 
-    sign: what each does; bytes: what each rank puts in where that is the same on all; sequence:
-    how the source counts it; step: in which it was launched; all may be unknown. meets: whether
-    nobody leaves before the last has come.
+    sign: kind of op. bytes: input of each rank if that is the same on all. sequence: number given
+    by the source. step: step in which it was launched. All of these may be unknown. meets: whether
+    no rank leaves before the last has arrived.
     """
 
     sign: Int64 = column(np.int64)
@@ -202,17 +206,19 @@ class _Order(Spans):
         )
 
     def close_ns(self, share: float) -> float:
-        """A share of the mean time from one end to the next, as far as clocks tell it."""
+        """Return a share of the mean time between ends, at least the precision of clocks."""
         between_ns = float(np.ptp(self.end_ns)) / max(len(self) - 1, 1)
         return max(CLEARER * FINEST_NS, share * between_ns)
 
 
 _KNOWN = (("sequence", NO_ID), ("sign", NO_SIGN), ("bytes", NO_ID), ("step", NO_ID))
-"""What ops that are one collective have in common, as far as it is known."""
+"""Columns in which the ops of one collective agree as far as they are known, with the unknown
+value.
+"""
 
 
 def _alike(order: _Order, places: Rows, other: _Order, rows: Rows) -> Bool:
-    """Whether nothing that is known of both speaks against ops being one collective."""
+    """Return a mask of pairs of ops that agree in all that is known of both."""
     alike = np.ones(len(rows), np.bool_)
     for name, nothing in _KNOWN:
         mine, theirs = getattr(other, name)[rows], getattr(order, name)[places]
@@ -222,10 +228,10 @@ def _alike(order: _Order, places: Rows, other: _Order, rows: Rows) -> Bool:
 
 @dataclass(frozen=True)
 class _Fit:
-    """Pairs of ops of two lanes: rows of one, their places in the other, and how clocks differ.
+    """Pairs of ops of two lanes: rows of one, their places in the other, and the clock difference.
 
-    offset_ns: how far the clock of the first is ahead in the middle, at middle_ns on that clock;
-    drift: by how much more each ns. apart_ns: how far most ends of pairs are from that.
+    offset_ns: how far the clock of the first is ahead at middle_ns on that clock; drift: additional
+    difference per ns. apart_ns: distance of most pairs of ends from that.
     """
 
     rows: Rows
@@ -237,21 +243,22 @@ class _Fit:
 
     @property
     def share(self) -> float:
-        """The share of the ops that lanes have between the first pair and the last, that pair."""
+        """Return the share of pairs among the ops between the first pair and the last."""
         held = max(int(np.ptp(self.rows)), int(np.ptp(self.places))) + 1
         return len(self.rows) / max(held, LEAST_PAIRS)
 
     def clock_ns(self, times_ns: Int64) -> Int64:
-        """How far the clock is ahead at some of its times."""
+        """Return how far the clock is ahead at some of its times."""
         after_ns = (times_ns - self.middle_ns).astype(np.float64)
         return np.rint(self.offset_ns + self.drift * after_ns).astype(np.int64)
 
 
 def _best_fit(order: _Order, other: _Order) -> _Fit | None:
-    """Return the pairs of two lanes whose ends agree best, None where nothing tells them.
+    """Return the pairs of two lanes with the best agreement of ends, None if undetermined.
 
-    Where others agree as well, the one that makes the first launched ops of both one collective
-    stands, if both launched as many ops, and so the same, or if the recorded clocks say so too.
+    If others agree as well, the fit that makes the first launched ops of both one collective is
+    used, provided both launched equally many ops, and so the same, or the recorded clocks agree
+    with it.
     """
     counted = _by_sequence(order, other)
     if counted is not None:
@@ -270,7 +277,7 @@ def _best_fit(order: _Order, other: _Order) -> _Fit | None:
     least = min(MANY_PAIRS, max(LEAST_PAIRS, most / 2))
     share = MOST * max(fit.share for fit in fits)
     judged = [fit for fit in fits if len(fit.rows) >= least and fit.share >= share]
-    if not judged:  # too few ops to tell anything by their ends
+    if not judged:  # too few ops to compare their ends
         return by_launch if as_many else None
     best = min(judged, key=lambda fit: (max(fit.apart_ns, FINEST_NS), abs(fit.offset_ns)))
     as_good_ns = CLEARER * max(best.apart_ns, FINEST_NS)
@@ -288,7 +295,7 @@ def _best_fit(order: _Order, other: _Order) -> _Fit | None:
 
 
 def _by_sequence(order: _Order, other: _Order) -> _Fit | None:
-    """Pairs of equal kind, number, and turn among those with that number, if their ends agree."""
+    """Pair ops by kind, number, and turn among those with that number, if their ends agree."""
     mine, theirs = (np.flatnonzero(one.sequence != NO_ID) for one in (other, order))
     if not len(mine) or not len(theirs):
         return None
@@ -311,7 +318,7 @@ def _by_sequence(order: _Order, other: _Order) -> _Fit | None:
     if fit.apart_ns > order.close_ns(NOT_FAR):
         return None
     fit = _kept(order, other, fit)
-    # A lost record shifts the turns of those behind it that have its number.
+    # A lost record shifts the turns of later ops with its number.
     rows, places = _overlapping(order, other, fit)
     more = ~np.isin(rows, fit.rows) & ~np.isin(places, fit.places)
     return replace(
@@ -322,7 +329,7 @@ def _by_sequence(order: _Order, other: _Order) -> _Fit | None:
 
 
 def _kept(order: _Order, other: _Order, fit: _Fit) -> _Fit:
-    """A fit without the pairs that cannot be one: they neither ran nor ended together."""
+    """Return a fit without impossible pairs, which neither ran nor ended together."""
     between_ns = other.end_ns[fit.rows] - order.end_ns[fit.places]
     rest_ns = np.abs(between_ns - fit.clock_ns(other.end_ns[fit.rows]))
     stays = _ran_at_once(order, other, fit) | (rest_ns <= order.close_ns(CLOSE))
@@ -330,7 +337,7 @@ def _kept(order: _Order, other: _Order, fit: _Fit) -> _Fit:
 
 
 def _ran_at_once(order: _Order, other: _Order, fit: _Fit) -> Bool:
-    """Whether nobody had left before the other came, of pairs for which that is so."""
+    """Return a mask of pairs that overlap, or of kinds that need not overlap."""
     clock_ns = fit.clock_ns(other.end_ns[fit.rows])
     start_ns, end_ns = other.start_ns[fit.rows] - clock_ns, other.end_ns[fit.rows] - clock_ns
     first_end_ns = np.minimum(end_ns, order.end_ns[fit.places])
@@ -341,7 +348,7 @@ def _ran_at_once(order: _Order, other: _Order, fit: _Fit) -> Bool:
 
 
 def _fit(order: _Order, other: _Order, rows: Rows, places: Rows) -> _Fit | None:
-    """How well the ends of pairs agree on one clock; None if too many were not there at once."""
+    """Fit a clock to the ends of pairs; return None if too many pairs do not overlap."""
     if not len(rows):
         return None
     end_ns = other.end_ns[rows]
@@ -373,7 +380,7 @@ def _apart_ns(rest_ns: Float64) -> float:
 
 
 def _by_time(order: _Order, other: _Order, offset_ns: float) -> _Fit | None:
-    """Pairs of ops that ran at once, given how far the clock of the other is ahead."""
+    """Return the pairs of ops that ran simultaneously, given an estimated clock offset."""
     fit: _Fit | None = _Fit(NO_ROWS, NO_ROWS, offset_ns)
     for _ in range(2):
         fit = fit and _fit(order, other, *_overlapping(order, other, fit))
@@ -382,44 +389,44 @@ def _by_time(order: _Order, other: _Order, offset_ns: float) -> _Fit | None:
 
 
 def _overlapping(order: _Order, other: _Order, fit: _Fit) -> tuple[Rows, Rows]:
-    """Rows of one lane and places in the other whose ops ran at once for longest on their clocks.
+    """Return rows of one lane and places in the other that overlap longest on their clocks.
 
-    Between two pairs that are as far apart on both, all others are pairs too.
+    Between two pairs that are equally far apart in both lanes, all others are pairs too.
     """
     every = np.arange(len(other))
     clock_ns = fit.clock_ns(other.end_ns)
     start_ns, end_ns = other.start_ns - clock_ns, other.end_ns - clock_ns
     by_end = np.argsort(order.end_ns, kind="stable")
     near = np.searchsorted(order.end_ns, end_ns, sorter=by_end)
-    found, longest_ns = np.full(len(other), NO_ID), np.full(len(other), -round(FINEST_NS))
+    partner, longest_ns = np.full(len(other), NO_ID), np.full(len(other), -round(FINEST_NS))
     for step in (-2, -1, 0, 1):
         place = by_end[np.clip(near + step, 0, len(order) - 1)]
         together_ns = np.minimum(end_ns, order.end_ns[place]) - np.maximum(
             start_ns, order.start_ns[place]
         )
         better = (together_ns > longest_ns) & _alike(order, place, other, every)
-        found = np.where(better, place, found)
+        partner = np.where(better, place, partner)
         longest_ns = np.where(better, together_ns, longest_ns)
-    rows = np.flatnonzero(found != NO_ID)
+    rows = np.flatnonzero(partner != NO_ID)
     rows = rows[np.argsort(-longest_ns[rows], kind="stable")]
-    rows = np.sort(rows[np.unique(found[rows], return_index=True)[1]])
+    rows = np.sort(rows[np.unique(partner[rows], return_index=True)[1]])
     if not len(rows):
         return rows, rows
-    shift = found[rows] - rows
+    shift = partner[rows] - rows
     before = np.maximum(np.searchsorted(rows, every, side="right") - 1, 0)
     after = np.minimum(np.searchsorted(rows, every), len(rows) - 1)
     place = every + shift[before]
     filled = (shift[before] == shift[after]) & (place >= 0) & (place < len(order))
     filled[filled] &= _alike(order, place[filled], other, every[filled])
     filled[rows] = True
-    place[rows] = found[rows]
+    place[rows] = partner[rows]
     return every[filled], place[filled]
 
 
 def _likely_offsets(order: _Order, other: _Order) -> list[float]:
-    """How far clocks may be apart: what the ends of many of some ops are apart by.
+    """Estimate clock offsets from the most frequent distances between the ends of some ops.
 
-    The ops follow each other, so that neither drift nor lost records spread them.
+    The ops are consecutive, so that neither drift nor lost records spread the distances.
     """
     middles = len(other) // 3, 2 * len(other) // 3
     near = np.arange(PROBES) - PROBES // 2

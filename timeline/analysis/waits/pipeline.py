@@ -1,8 +1,8 @@
-"""Sends and the receives that get them, and the bubbles of pipelines.
+"""Sends with their receives, and the bubbles of pipelines.
 
-Sends that reach a receive tell which ranks are neighbours. In each step the first one between two
-neighbours carries activations, so it leads from a stage to the next; what comes back are gradients.
-A bubble is how long a stage waits, in a step, for what another sends it.
+Matched sends show which ranks are neighbours. In each step the first one between two neighbours
+carries activations, so it leads from a stage to the next; the reverse direction carries gradients.
+A bubble is the time in a step in which a stage waits for data from another.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from timeline.records.not_given import NO_ID, NO_TIME
 
 
 class Pairs(ColumnTable):
-    """Sends and the receives that got them: positions of ranks, and rows of their collectives."""
+    """Sends with their receives: positions of ranks, and rows of their collectives."""
 
     sender: Int64 = column(np.int64)
     send_row: Int64 = column(np.int64)
@@ -30,11 +30,11 @@ class Pairs(ColumnTable):
 
 
 def match_sends(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
-    """Match the sends and receives that no name matches, step by step.
+    """Match sends and receives that have no common name, step by step.
 
-    Two ranks take what is between them in one order: the n-th send of one is the n-th receive of
-    the other. That is known only where both have as many in a step, and none is over before it was
-    sent.
+    Two ranks process their messages in one order: the n-th send of one is the n-th receive of the
+    other. Pairs are accepted only if both have equally many in a step and no receive ends before
+    its send begins.
 
     Args:
         ranks: on one clock.
@@ -65,18 +65,18 @@ def match_sends(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
 
 
 MOST_UNMATCHED = 0.25
-"""A rank of whose sends and receives more are not matched has a neighbour that is not read."""
+"""A rank with a larger share of unmatched sends and receives has a neighbour that is not read."""
 
 
 class Bubbles(ColumnTable):
-    """One row per rank and step in which it receives, by rank, then step.
+    """Waits in receives, one row per rank and step in which it receives, by rank, then step.
 
     rank: position of the rank. iteration: number of the step, NO_ID outside of any. stage: its
-    place in its pipeline, from 0, of `stages`; micro_batches: how many ran through it in the step;
-    NO_ID where they are not known. receives: how many, of which the sends of `matched` are known.
-    bubble_ns: how long it waited in them, a moment in which several wait once; exposed_ns: of that,
-    while nothing computed. Waiting is over when the send begins; a receive whose send is not known
-    waits all the time.
+    place in its pipeline, from 0, out of `stages`; micro_batches: number that ran through it in the
+    step; NO_ID if unknown. receives: number of receives, `matched` of them with a known
+    send. bubble_ns: time in which any of them waited; exposed_ns: part of it in which nothing
+    computed. A receive stops waiting when its send begins; without a known send it waits all the
+    time.
     """
 
     rank: Int64 = column(np.int64)
@@ -91,7 +91,7 @@ class Bubbles(ColumnTable):
 
 
 class _Receives(ColumnTable):
-    """The selected receives of all ranks, by rank, then start; sender, sent_ns: of their sends."""
+    """Selected receives of all ranks, by rank, then start; sender, sent_ns: of their sends."""
 
     rank: Int64 = column(np.int64)
     iteration: Int64 = column(np.int64)
@@ -107,7 +107,7 @@ def measure_bubbles(
     """Measure the waiting in receives of all ranks, which are on one clock.
 
     Args:
-        exposed: when communication of each rank ran and nothing computed.
+        exposed: intervals of each rank with communication and no computing.
         pairs: of their sends and receives.
     """
     receives = _receives(ranks, pairs)
@@ -123,7 +123,7 @@ def measure_bubbles(
         chain_of[chain] = number
         if not _has_neighbours_unread(ranks, pairs, chain):
             stage[chain], stages[chain] = np.arange(len(chain)), len(chain)
-    made = Bubbles(
+    bubbles = Bubbles(
         rank,
         iteration,
         stage[rank],
@@ -133,7 +133,7 @@ def measure_bubbles(
         groups.sum((receives.sender != NO_ID).astype(np.int64)),
         *(groups.sum(times_ns) for times_ns in _waited_ns(receives, end_ns, exposed)),
     )
-    return made.take(np.lexsort((made.iteration, made.rank)))
+    return bubbles.take(np.lexsort((bubbles.iteration, bubbles.rank)))
 
 
 def _receives(ranks: Sequence[RankCollectives], pairs: Pairs) -> _Receives:
@@ -153,16 +153,16 @@ def _sends(ranks: Sequence[RankCollectives], pairs: Pairs) -> Collectives:
 
 
 def _first_ops(ranks: Sequence[RankCollectives]) -> Int64:
-    """Return where the ops of each rank begin among those of all."""
+    """Return the offset of the ops of each rank among those of all."""
     return np.cumsum([0, *(len(rank.ops) for rank in ranks)])
 
 
 def _waited_ns(
     receives: _Receives, end_ns: Int64, exposed: Sequence[IntervalSet]
 ) -> tuple[Int64, Int64]:
-    """How much each receive adds to what those of its rank before it wait, and how much exposed.
+    """Return how much waiting each receive adds to earlier ones of its rank, in total and exposed.
 
-    end_ns: when waiting is over.
+    end_ns: when each receive stops waiting.
     """
     added_ns, exposed_ns = np.zeros((2, len(receives)), np.int64)
     bounds = np.flatnonzero(are_first(receives.rank)).tolist()
@@ -172,9 +172,9 @@ def _waited_ns(
         before_ns = np.concatenate([start_ns[:1], upto_ns[:-1]])
         begin_ns = np.maximum(start_ns, before_ns)
         until_ns = np.maximum(begin_ns, end_ns[first:stop])
-        its = exposed[receives.rank[first]]
+        rank_exposed = exposed[receives.rank[first]]
         added_ns[first:stop] = until_ns - begin_ns
-        exposed_ns[first:stop] = covered_between(its, begin_ns, until_ns)
+        exposed_ns[first:stop] = covered_between(rank_exposed, begin_ns, until_ns)
     return added_ns, exposed_ns
 
 
@@ -182,7 +182,7 @@ def _waited_ns(
 
 
 def _chains(ranks: Sequence[RankCollectives], pairs: Pairs) -> list[list[int]]:
-    """Positions of ranks that hand on from one to the next; what branches or returns is none."""
+    """Return chains of ranks that pass data from one to the next, without branches or cycles."""
     after: dict[int, set[int]] = {}
     before: dict[int, set[int]] = {}
     for one, next_one in _forward(ranks, pairs):
@@ -192,17 +192,17 @@ def _chains(ranks: Sequence[RankCollectives], pairs: Pairs) -> list[list[int]]:
     for head in sorted(after.keys() - before.keys()):
         chain = [head]
         while (following := after.get(chain[-1])) and len(following) == 1:
-            (found,) = following
-            if found in chain or len(before[found]) > 1:
+            (successor,) = following
+            if successor in chain or len(before[successor]) > 1:
                 break
-            chain.append(found)
+            chain.append(successor)
         if chain[-1] not in after:
             chains.append(chain)
     return chains
 
 
 def _forward(ranks: Sequence[RankCollectives], pairs: Pairs) -> Iterator[tuple[int, int]]:
-    """Neighbours, each before the one to whom it sends first in most steps."""
+    """Yield pairs of neighbours, each rank before the one that it sends to first in most steps."""
     sends = _sends(ranks, pairs)
     low, high = np.minimum(pairs.sender, pairs.receiver), np.maximum(pairs.sender, pairs.receiver)
     order = np.lexsort((sends.start_ns, sends.iteration, high, low))
@@ -221,7 +221,7 @@ def _forward(ranks: Sequence[RankCollectives], pairs: Pairs) -> Iterator[tuple[i
 def _has_neighbours_unread(
     ranks: Sequence[RankCollectives], pairs: Pairs, chain: Sequence[int]
 ) -> bool:
-    """Whether a rank of a chain also sends to, or receives from, ranks that are not read."""
+    """Return whether a rank of a chain also sends to, or receives from, ranks that are not read."""
     kinds = kind_numbers(["Send", "Receive"])
     for at in chain:
         ops = ranks[at].ops
@@ -233,19 +233,20 @@ def _has_neighbours_unread(
 
 
 def _micro_batches(receives: _Receives, chain_of: Int64, rank: Int64, iteration: Int64) -> Int64:
-    """How often ranks receive from each neighbour in a step, where all of a chain do equally often.
+    """Return how often ranks receive from each neighbour in a step, if equal within a chain.
 
-    chain_of: the chain of each rank. rank, iteration: for which the numbers are wanted.
+    NO_ID otherwise. chain_of: the chain of each rank. rank, iteration: the requested ranks and
+    steps.
     """
     chain = chain_of[receives.rank]
     in_chain = (receives.sender != NO_ID) & (chain != NO_ID)
-    its, chain = receives.take(in_chain), chain[in_chain]
-    edges = group_by(len(its), [chain, its.iteration, its.rank, its.sender])
+    chained, chain = receives.take(in_chain), chain[in_chain]
+    edges = group_by(len(chained), [chain, chained.iteration, chained.rank, chained.sender])
     counts = edges.count()
-    chain, step = chain[edges.first], its.iteration[edges.first]
+    chain, step = chain[edges.first], chained.iteration[edges.first]
     steps = group_by(len(counts), [chain, step])
     least, greatest = steps.least(counts), steps.greatest(counts)
     keys = zip(chain[steps.first].tolist(), step[steps.first].tolist(), strict=True)
-    told = dict(zip(keys, np.where(least == greatest, least, NO_ID).tolist(), strict=True))
+    batches = dict(zip(keys, np.where(least == greatest, least, NO_ID).tolist(), strict=True))
     wanted = zip(chain_of[rank].tolist(), iteration.tolist(), strict=True)
-    return np.array([told.get(key, NO_ID) for key in wanted], np.int64)
+    return np.array([batches.get(key, NO_ID) for key in wanted], np.int64)

@@ -1,4 +1,4 @@
-"""The communication ops that several ranks take part in, and which rank came last to each."""
+"""Communication ops shared by several ranks, and the rank that came last to each."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from timeline.records.task_kinds import BATCH
 
 @dataclass(frozen=True)
 class SharedOps:
-    """Who takes part in which op: a row per rank and op, ordered by op, then rank.
+    """Participation of ranks in ops: one row per rank and op, ordered by op, then rank.
 
     parts: the collectives of each rank. rank: (n,) position of the rank. row: (n,) its row among
     that rank's collectives. op: (n,) number of the op from 0. group: (ops,) number of the set of
-    ranks that take part. count: how many ops there are.
+    ranks that take part. count: number of ops.
     """
 
     parts: Sequence[Collectives]
@@ -40,7 +40,7 @@ class SharedOps:
 
     @property
     def places(self) -> Rows:
-        """Where each row is among the collectives of all ranks, one rank behind the other."""
+        """Return the position of each row among the concatenated collectives of all ranks."""
         return np.cumsum([0, *map(len, self.parts)])[self.rank] + self.row
 
     def take(self, name: str) -> Int64:
@@ -58,30 +58,31 @@ class SharedOps:
 
     @property
     def joined(self) -> Int64:
-        """How many ranks take part in each op, (ops,)."""
+        """Return the number of ranks that take part in each op, (ops,)."""
         return np.bincount(self.op, minlength=self.count)
 
     def first_rows(self) -> Rows:
-        """The first row of each op."""
+        """Return the first row of each op."""
         return np.searchsorted(self.op, np.arange(self.count))
 
     def apart(self, ops: Bool) -> SharedOps:
-        """The ops whose mask is true taken apart: each rank has one of its own."""
+        """Split the ops whose mask is true, so that each rank has an op of its own."""
         opens = ops[self.op]
         opens[self.first_rows()] = True
         groups = self.group[self.op[opens]]
         return replace(self, op=np.cumsum(opens) - 1, group=groups, count=len(groups))
 
     def rows_where(self, rows: Bool) -> SharedOps:
-        """The rows whose mask is true, and the ops that are left, numbered anew."""
+        """Return the rows whose mask is true, with the remaining ops renumbered."""
         left, op = np.unique(self.op[rows], return_inverse=True)
         rank, row, group = self.rank[rows], self.row[rows], self.group[left]
         return SharedOps(self.parts, rank, row, op, group, len(left))
 
     def of_islands(self, island: Rows) -> tuple[SharedOps, Rows, Rows]:
-        """The same ops with islands in the place of ranks, those of one island alone left out.
+        """Return the ops with islands in place of ranks, without ops of a single island.
 
-        Also the order of rows by op and island, and where in it those of each row there begin.
+        Also return the order of rows by op and island, and the offset of each returned row in that
+        order.
         """
         order = np.lexsort((island[self.rank], self.op))
         op, number = self.op[order], island[self.rank][order]
@@ -97,16 +98,16 @@ class SharedOps:
 
 @dataclass(frozen=True)
 class Islands:
-    """Ranks whose clocks are known to agree: the number of the island of each, (ranks,) int64.
+    """Sets of ranks whose clocks agree, by the number of the island of each rank, (ranks,) int64.
 
-    doubt_ns: (ranks,) how far its clock may be off from those of other islands.
+    doubt_ns: (ranks,) how far the clock of a rank may be off from those of other islands.
     """
 
     number: Int64
     doubt_ns: Int64
 
     def between_ns(self, rank: Int64, other: Int64) -> Int64:
-        """How far clocks of some ranks may be off from those of others; 0 on one island."""
+        """Return how far the clocks of ranks may be off from those of others; 0 on one island."""
         apart = self.number[rank] != self.number[other]
         return np.where(apart, np.maximum(self.doubt_ns[rank], self.doubt_ns[other]), 0)
 
@@ -117,9 +118,9 @@ def find_shared_ops(
     """Find the ops that several ranks take part in.
 
     Args:
-        wanted: for each rank, which of its collectives are looked at.
-        by: the column that is the same on all ranks of an op, NO_ID where that is not known.
-        least: how many ranks must take part.
+        wanted: for each rank, a mask of the collectives to consider.
+        by: column that is the same on all ranks of an op, NO_ID if unknown.
+        least: minimum number of ranks that take part.
     """
     parts = [rank.ops for rank in ranks]
     rows = [
@@ -142,7 +143,10 @@ def find_shared_ops(
 
 
 def _groups(rank: Rows, op: Rows, count: int, ranks: int) -> Rows:
-    """Number the sets of ranks: sets are told apart by the sum of a scrambled number per rank."""
+    """Return a number for each op's set of ranks, (ops,).
+
+    Sets are distinguished by the sum of a scrambled number per rank.
+    """
     sums = np.zeros(count, np.uint64)
     scrambled = mix_hashes(np.zeros(ranks, np.uint64), np.arange(1, ranks + 1))
     np.add.at(sums, op, scrambled.astype(np.uint64)[rank])
@@ -150,7 +154,7 @@ def _groups(rank: Rows, op: Rows, count: int, ranks: int) -> Rows:
 
 
 class Segments:
-    """Rows by the segment they belong to, found once for several questions.
+    """Rows grouped by segment once, for several reductions.
 
     segment: (n,) number of the segment of each row, below `count`.
     """
@@ -166,7 +170,7 @@ class Segments:
         ]
 
     def medians(self, values: Float64) -> Float64:
-        """The median of the values of each segment; 0 for a segment without any."""
+        """Return the median of the values of each segment, 0 for an empty segment."""
         medians = np.zeros(self._count)
         ordered = values[self._order]
         for segments, first, size in self._by_size:
@@ -175,20 +179,24 @@ class Segments:
 
 
 TIE_NS = 2_000
-"""A rank that is not read is later than one that is if its notify comes so much later: the same
-notify is seen up to 1.5 us apart."""
+"""Minimum delay of a notify for a rank that is not read to count as later than one that is.
+
+Different ranks see the same notify up to 1.5 us apart.
+"""
 LEAST_MESH = 4
-"""Of a full mesh so many members, a power of two, are believed where one rank alone shows it: a
-rank of a hierarchy sees a mesh and one rank more."""
+"""Minimum members of a full mesh, a power of two, to be believed if only one rank shows it.
+
+In a hierarchy, a rank sees a mesh and one rank more.
+"""
 
 
 class LastArrivals(ColumnTable):
-    """Who came last to an op: one row per rank and op, in the order of `SharedOps`.
+    """Last arrivals at ops: one row per rank and op, in the order of `SharedOps`.
 
-    known: whether anything tells that. whole: whether it is the last of all members; otherwise
-    others that nothing is known of may have come later, and last_rank is NO_ID. unnamed: whether
-    HCCL tasks are there that say neither what they are nor whom they talk to. members: how many
-    there are, 0 where that is not known. The others are as in `Waits`.
+    known: whether any source shows the arrival. whole: whether it is the last of all members; if
+    not, other members may have come later, and last_rank is NO_ID. unnamed: whether there are HCCL
+    tasks that name neither themselves nor their peers. members: number of members, 0 if unknown.
+    For the other columns see `Waits`.
     """
 
     known: Bool = column(np.bool_)
@@ -203,12 +211,12 @@ class LastArrivals(ColumnTable):
 
 
 class _Views(ColumnTable):
-    """What each rank's view of the group of an op tells: one row per rank and op.
+    """View that each rank has of the group of an op: one row per rank and op.
 
-    size: of the group, 0 where that is not known. most: of the run, likewise. seen: the number of
-    the set of ranks that it sees, itself among them. mesh: how many those are, 0 if some between
-    them are skipped. least: how many members there are at least. is_global: 1 if its numbers of
-    ranks are those among all. recorded: 1 if HCCL tasks were looked for.
+    size: of the group, 0 if unknown. most: size of the run, 0 if unknown. seen: number of the set
+    of ranks that it sees, including itself. mesh: size of that set, 0 if it has gaps. least:
+    minimum number of members. is_global: 1 if its rank numbers are global. recorded: 1 if HCCL
+    tasks were looked for.
     """
 
     size: Int64 = column(np.int64)
@@ -223,15 +231,15 @@ class _Views(ColumnTable):
 def find_last_arrivals(
     ranks: Sequence[RankCollectives], shared: SharedOps, slack_ns: Int64
 ) -> LastArrivals:
-    """Find the last rank of each op, by the ops of ranks and by what their HCCL tasks waited for.
+    """Find the last rank of each op from the ops of ranks and from the waits of their HCCL tasks.
 
-    A rank that is not read came last if its notify came more than `TIE_NS` after those of all that
-    are, as one rank saw them. Where not every member is read or was waited for, it is only known
-    that some rank came last, and nothing without HCCL tasks.
+    A rank that is not read came last if its notify came more than `TIE_NS` after the arrivals of
+    all that are, as one rank saw them. Unless every member is read or was waited for, the last rank
+    is not identified, and without HCCL tasks the arrival is unknown.
 
     Args:
         ranks: on one clock.
-        shared: their ops, those of one rank too.
+        shared: their ops, including ops of a single rank.
         slack_ns: (ops,) how far the clocks of their ranks may be off.
     """
     if not shared.count:
@@ -241,7 +249,7 @@ def find_last_arrivals(
     start_ns = shared.take("start_ns")
     last_start_ns = shared.over(np.maximum, start_ns)[of]
     last, last_row = np.zeros((2, shared.count), np.int64)
-    rows = np.flatnonzero(start_ns == last_start_ns)[::-1]  # of several the first stays
+    rows = np.flatnonzero(start_ns == last_start_ns)[::-1]  # the first of several stays
     last[of[rows]], last_row[of[rows]] = shared.rank[rows], shared.row[rows]
 
     views, arrivals = _views(ranks, shared), _arrivals(ranks, shared)
@@ -278,7 +286,7 @@ def find_last_arrivals(
 
 
 def _arrivals(ranks: Sequence[RankCollectives], shared: SharedOps) -> Arrivals:
-    """What the tasks of each rank tell of its ops; nothing where nobody looked."""
+    """Return the arrivals recorded by the tasks of each rank, empty if none were looked for."""
     parts = [
         rank.arrivals.ops
         if len(rank.arrivals.ops) == len(rank.ops)
@@ -289,7 +297,7 @@ def _arrivals(ranks: Sequence[RankCollectives], shared: SharedOps) -> Arrivals:
 
 
 def _views(ranks: Sequence[RankCollectives], shared: SharedOps) -> _Views:
-    """What is known of the group of each op, as each of its ranks tells it."""
+    """Return each rank's view of the group of each op."""
     sets: dict[tuple[int, ...], int] = {}
     parts = []
     for rank in ranks:
@@ -304,9 +312,10 @@ def _views(ranks: Sequence[RankCollectives], shared: SharedOps) -> _Views:
 def _view(
     view: GroupView, rank: RankCollectives, only: bool, sets: dict[tuple[int, ...], int]
 ) -> tuple[int, ...]:
-    """The row of `_Views` on one group.
+    """Return the row of `_Views` for one group.
 
-    only: whether it is the only group that the rank's tasks talk to, which then is that of all.
+    only: whether it is the only group that the rank's tasks talk to; it is then the group of all
+    ranks.
     """
     group = view.group
     seen = tuple(sorted({view.own, *view.peers})) if view.peers and view.own != NO_ID else ()
@@ -325,11 +334,12 @@ def _members(
     is_unnamed: Bool,
     shared: SharedOps,
 ) -> tuple[Int64, Bool]:
-    """How many members each op has, 0 where that is not known; and whether all are told of.
+    """Return the number of members of each op, 0 if unknown, and whether all arrivals are known.
 
-    All are if they are read, or if one rank that knows them by number waited for all others. Of a
-    group whose size nothing tells, nor any task that it has others, those that are read are taken
-    for all; if all ranks of the run are read, those are the most that ever join.
+    They are if all members are read, or if one rank that numbers them globally waited for all
+    others. If the size of a group is unknown and no task shows other members, the ranks read are
+    taken for all members; if all ranks of the run are read, those are the largest set that ever
+    joins.
     """
     greatest = {
         name: shared.over(np.maximum, getattr(views, name))
@@ -352,8 +362,8 @@ def _members(
     is_global = shared.over(np.minimum, views.is_global) == 1
     recorded = shared.over(np.minimum, views.recorded) == 1
     unnamed = shared.over(np.maximum, is_unnamed.astype(np.int64)) == 1
-    told = (size > 0) & ((joined >= size) | (is_global & (peers >= size - 1)))
-    taken = (
+    is_complete = (size > 0) & ((joined >= size) | (is_global & (peers >= size - 1)))
+    is_assumed = (
         (size == 0)
         & (joined > 1)
         & ((greatest["most"] == 0) | every)
@@ -361,17 +371,17 @@ def _members(
         & recorded
         & ~unnamed
     )
-    return size, told | taken
+    return size, is_complete | is_assumed
 
 
 def _latest_seen(
     arrivals: Arrivals, shared: SharedOps, numbers: Int64, start_ns: Int64
 ) -> tuple[Int64, Int64, Int64]:
-    """Find who came last, as each rank's tasks tell, of the ranks that have no op to compare.
+    """Find the last arrival of ranks without a matching op, from the tasks of each rank.
 
     Returns:
-        Per rank and op: the rank and when it came, NO_ID and NO_TIME for none; when the last notify
-        came of those that have an op, or was sent.
+        Per rank and op: the rank and when it came, NO_ID and NO_TIME for none; and when the last
+        notify of ranks with an op came or was sent.
     """
     order = sort_rows(numbers)
     at = np.minimum(np.searchsorted(numbers, arrivals.read_rank, sorter=order), len(numbers) - 1)

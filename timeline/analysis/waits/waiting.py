@@ -1,4 +1,4 @@
-"""Who waited for whom in the collectives that ranks share, and for how long."""
+"""Waiting of ranks for each other in the collectives they share."""
 
 from __future__ import annotations
 
@@ -26,24 +26,26 @@ from timeline.records.task_kinds import BATCH, POINT_TO_POINT
 
 NO_BANDWIDTH = float("nan")
 RING_PASSES = {"AllReduce": 2, "AllGather": 1, "ReduceScatter": 1, "AlltoAll": 1, "AlltoAllV": 1}
-"""How often a ring moves all but one rank's part of the data (bus bandwidth of nccl-tests)."""
+"""Number of times a ring moves all but one rank's part of the data (bus bandwidth of nccl-tests).
+"""
 MOVES_ALL_ONCE = frozenset({"Broadcast", "Reduce"})
 """Kinds that move all of the data once."""
 SIZE_IS_PER_RANK = frozenset({"AllGather", "ReduceScatter"})
-"""Kinds whose size, as a rank tells it, is one rank's part of the data."""
+"""Kinds whose reported size is one rank's part of the data."""
 
 
 class Waits(ColumnTable):
-    """One row per rank and collective of which it is known who came last, by rank, then row.
+    """Waits in collectives whose last arrival is known, one row per rank and collective.
 
-    rank: position of the rank; row: its row among the rank's collectives; last and last_row: the
-    same of the rank that came last, at last_ns, NO_ID where that is not among the ranks read.
-    last_rank: its global rank, NO_ID where only "some rank" is known, or the wait is within what
-    clocks of two islands may be off. last_profiled: whether it is among the ranks read. waited_ns:
-    from its own arrival to the last. after_first_ns: from the first arrival to its own, NO_TIME
-    where not every member is read. transfer_ns: from the last arrival to its own end, NO_TIME where
-    not every member's arrival is known. bandwidth: bytes per ns that each link of the group moved
-    meanwhile, NaN where it is not known. slack_ns: how far the clocks of the two may be off.
+    Ordered by rank, then row. rank: position of the rank; row: its row among the rank's
+    collectives. last, last_row: position and row of the rank that came last, NO_ID if it is not
+    among the ranks read; it came at last_ns. last_rank: its global rank, NO_ID if it is not
+    identified or if the wait is within the clock uncertainty of two islands. last_profiled: whether
+    it is among the ranks read. waited_ns: from the rank's own arrival to the last. after_first_ns:
+    from the first arrival to its own, NO_TIME unless every member is read. transfer_ns: from the
+    last arrival to its own end, NO_TIME unless every member's arrival is known. bandwidth: bytes
+    per ns that each link of the group moved in that time, NaN if unknown. slack_ns: how far the
+    clocks of the two ranks may be off.
     """
 
     rank: Int64 = column(np.int64)
@@ -60,22 +62,22 @@ class Waits(ColumnTable):
     slack_ns: Int64 = column(np.int64, 0)
 
     def by_rank(self, ranks: int) -> list[Waits]:
-        """Those of each of so many ranks."""
+        """Split the waits by rank, for ranks 0 to `ranks` - 1."""
         bounds = np.searchsorted(self.rank, np.arange(ranks + 1)).tolist()
         return [self[first:stop] for first, stop in pairwise(bounds)]
 
 
 class Stragglers(ColumnTable):
-    """One row per rank, in order of rank.
+    """Sums of the collectives of each rank, one row per rank, in order of rank.
 
-    shared: its collectives of which it is known who came last, of others or by its own HCCL tasks.
-    Of the rest it is not: unmatched: other ranks of the group have nothing to compare with, or the
-    profile names no group and ends do not tell which ranks are in it; alone: no other rank of the
-    group is in the selection; unknown: some are, and nothing tells when others came; unnamed: its
-    HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, and so on: the time that they
-    took, point_to_point_ns what sends and receives took.
-    times_last: how often it came last. waited_ns: how long it waited. caused_ns: how long others
-    that are read waited for it. slowest_ns: the longest it kept one waiting.
+    shared: collectives whose last arrival is known, from other ranks or from the rank's own HCCL
+    tasks. It is unknown for the rest. unmatched: other ranks of the group have no op to compare, or
+    the profile names no group and end times do not show its ranks. alone: no other rank of the
+    group is in the selection. unknown: some are, but arrivals of others are not recorded. unnamed:
+    the HCCL tasks have neither names nor ranks. shared_ns, unmatched_ns, ...: duration of these
+    collectives; point_to_point_ns: duration of sends and receives. times_last: how often the rank
+    came last. waited_ns: how long it waited. caused_ns: how long other ranks that are read waited
+    for it. slowest_ns: longest time that it kept one rank waiting.
     """
 
     shared: Int64 = column(np.int64)
@@ -96,11 +98,11 @@ class Stragglers(ColumnTable):
 
 
 class WaitedFor(ColumnTable):
-    """One row per rank and whom it waited for, ordered by rank, the longest waits first.
+    """Waits summed by the rank waited for, one row per pair of ranks.
 
-    rank: position of the rank that waited. last_rank: global rank of the one that came last, NO_ID
-    where only "some rank" is known. profiled: whether that is among the ranks read. times: in how
-    many collectives. waited_ns: for how long.
+    Ordered by rank, the longest waits first. rank: position of the rank that waited. last_rank:
+    global rank of the one that came last, NO_ID if not identified. profiled: whether that one is
+    among the ranks read. times: number of collectives. waited_ns: duration of the waits.
     """
 
     rank: Int64 = column(np.int64)
@@ -112,9 +114,10 @@ class WaitedFor(ColumnTable):
 
 @dataclass(frozen=True)
 class Basis:
-    """What is said of waiting stands on: collectives that were compared, of so many.
+    """Share of communication that was compared.
 
-    compared_ns: what they took on all ranks, of communication_ns that all ops took.
+    compared: collectives compared, out of `collectives`. compared_ns: their duration on all ranks,
+    out of communication_ns for all ops.
     """
 
     compared: int = 0
@@ -124,16 +127,16 @@ class Basis:
 
     @property
     def share(self) -> float:
-        """The share of communication time that was compared."""
+        """Return the share of communication time that was compared."""
         return self.compared_ns / self.communication_ns if self.communication_ns else 0.0
 
 
 @dataclass(frozen=True)
 class Waiting:
-    """Who waited for whom.
+    """Waiting between ranks.
 
-    mismatched: ops that look alike on several ranks but were over on one before another came, so
-    that they cannot be one.
+    mismatched: ops that look alike on several ranks but cannot be one op, since one had ended on
+    one rank before it began on another.
     """
 
     waits: Waits
@@ -147,15 +150,15 @@ class Waiting:
 def measure_waiting(
     ranks: Sequence[RankCollectives], slack_ns: int = 0, islands: Islands | None = None
 ) -> Waiting:
-    """Compare the arrivals at every collective of the selection.
+    """Compare the arrivals at every selected collective.
 
-    Nobody leaves a collective before the last has come, which is what tells an op from another
+    No rank leaves a collective before the last has arrived; this distinguishes an op from another
     that only looks like it.
 
     Args:
         ranks: on one clock.
         slack_ns: how far the clocks of one island may be off.
-        islands: of the ranks, which are on one if none are given.
+        islands: of the ranks; one island if None.
     """
     islands = islands or Islands(*np.zeros((2, len(ranks)), np.int64))
     joint = _joint(ranks, slack_ns)
@@ -165,11 +168,11 @@ def measure_waiting(
     op_slack_ns = _slack_ns(shared, slack_ns, islands)
     met = last_start_ns <= shared.over(np.minimum, end_ns) + op_slack_ns
     mismatched = int(np.count_nonzero(~met))
-    if mismatched:  # each rank's own tasks may still tell
+    if mismatched:  # each rank's own tasks may still show the last arrival
         shared = shared.apart(~met)
     arrivals = find_last_arrivals(ranks, shared, _slack_ns(shared, slack_ns, islands))
     waits = _waits(shared, arrivals, slack_ns, islands)
-    known = shared.rows_where(arrivals.known)
+    compared = shared.rows_where(arrivals.known)
     ops, rank, _ = every_op(ranks)
     party = _parties(ops, rank, np.concatenate([np.zeros(0, np.bool_), *joint]), shared, arrivals)
     took_part, took_ns = np.zeros((2, len(_Party), len(ranks)), np.int64)
@@ -178,23 +181,23 @@ def measure_waiting(
     order = np.lexsort((waits.row, waits.rank))
     return Waiting(
         waits.take(order),
-        _stragglers(known, waits, took_part, took_ns),
+        _stragglers(compared, waits, took_part, took_ns),
         _pairs(ranks, int(islands.doubt_ns.max(initial=slack_ns))),
         mismatched,
-        _basis(ops, rank, party, known.count),
+        _basis(ops, rank, party, compared.count),
         _waited_for(waits),
     )
 
 
 def _slack_ns(shared: SharedOps, slack_ns: int, islands: Islands) -> Int64:
-    """How far the clocks of the ranks of each op may be off."""
+    """Return how far the clocks of the ranks of each op may be off, (ops,)."""
     lowest = shared.rank[shared.first_rows()][shared.op]
     between_ns = islands.between_ns(shared.rank, lowest)
     return np.maximum(shared.over(np.maximum, between_ns), slack_ns)
 
 
 def _waits(shared: SharedOps, arrivals: LastArrivals, slack_ns: int, islands: Islands) -> Waits:
-    """How long each rank waited in the ops of which it is known, in the order of `shared`."""
+    """Return the waits of each rank in ops with a known last arrival, in the order of `shared`."""
     start_ns, end_ns = shared.take("start_ns"), shared.take("end_ns")
     last_ns, whole = arrivals.last_ns, arrivals.whole
     joined = shared.joined[shared.op]
@@ -222,7 +225,7 @@ def _waits(shared: SharedOps, arrivals: LastArrivals, slack_ns: int, islands: Is
 
 
 def _waited_for(waits: Waits) -> WaitedFor:
-    """Whom each rank waited for, over all collectives."""
+    """Sum the waits by rank and by the rank waited for."""
     waited = waits.take(waits.waited_ns > 0)
     once = np.ones(len(waited), np.int64)
     every = WaitedFor(waited.rank, waited.last_rank, waited.last_profiled, once, waited.waited_ns)
@@ -250,19 +253,19 @@ def _joint(ranks: Sequence[RankCollectives], slack_ns: int) -> list[Bool]:
 
 
 class _Party(enum.IntEnum):
-    """Who else takes part in an op, as far as it is known."""
+    """Participation of other ranks in an op, as far as known."""
 
     NOT_SELECTED = 0
     """The op itself is not selected."""
     POINT_TO_POINT = 1
     SHARED = 2
-    """It is known who came last."""
+    """The last arrival is known."""
     UNMATCHED = 3
     ALONE = 4
     UNKNOWN = 5
-    """Other ranks have it too, but not all members, and nothing tells when those came."""
+    """Other ranks have it too, but not all members, and the arrivals of the rest are unknown."""
     UNNAMED = 6
-    """Its HCCL tasks say neither what they are nor whom they talk to."""
+    """Its HCCL tasks name neither themselves nor their peers."""
 
 
 def _parties(
@@ -270,7 +273,7 @@ def _parties(
 ) -> Int64:
     """Return the `_Party` of each op of all ranks.
 
-    joint: those whose members wait for each other.
+    joint: mask of the ops whose members wait for each other.
     """
     members, _ = distinct_pairs(ops.communicator[joint], rank[joint])
     groups, ranks_of = np.unique(members[:, 0], return_counts=True)
@@ -299,7 +302,7 @@ _COMPARED = (_Party.SHARED, _Party.UNMATCHED, _Party.ALONE, _Party.UNKNOWN, _Par
 def _basis(ops: Collectives, rank: Int64, party: Int64, compared: int) -> Basis:
     """Return how much of communication was compared.
 
-    Of what was not, a group has as many collectives as the rank that has most of them.
+    Among ops not compared, a group counts as many collectives as the rank that has most of them.
     """
     took_ns = ops.end_ns - ops.start_ns
     rest = np.isin(party, _COMPARED[1:])
@@ -314,9 +317,9 @@ def _basis(ops: Collectives, rank: Int64, party: Int64, compared: int) -> Basis:
 
 
 def _bandwidths(shared: SharedOps, members: Int64, transfer_ns: Int64) -> Float64:
-    """Bus bandwidth of each op in bytes per ns, which is GB/s.
+    """Return the bus bandwidth of each op in bytes per ns, which is GB/s.
 
-    members: of each op's group, 0 where that is not known.
+    members: number of members of each op's group, 0 if unknown.
     """
     size = shared.take("size_bytes")
     kind = shared.take("kind")
@@ -334,16 +337,17 @@ def _bandwidths(shared: SharedOps, members: Int64, transfer_ns: Int64) -> Float6
 
 
 def _stragglers(shared: SharedOps, waits: Waits, took_part: Int64, took_ns: Int64) -> Stragglers:
-    """Sum up over the collectives of each rank.
+    """Sum the collectives of each rank.
 
     Args:
+        shared: ops with a known last arrival.
         waits: in order of `shared`.
-        took_part, took_ns: (parties, ranks) the number of ops, and what they took.
+        took_part, took_ns: (parties, ranks) number and duration of the ops.
     """
     count = took_part.shape[1]
     is_last = (shared.rank == waits.last) & (shared.row == waits.last_row)
     waited_by_op = np.zeros(shared.count, np.int64)
-    # Nobody is named for what clocks do not tell.
+    # No rank is named for a wait within clock uncertainty.
     is_unclear = (waits.last != NO_ID) & (waits.last_rank == NO_ID)
     clear_ns = np.where(is_unclear, 0, waits.waited_ns)
     np.add.at(waited_by_op, shared.op, clear_ns)
@@ -375,7 +379,7 @@ def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
         ranks, [rank.ops.selected & (rank.ops.pair != NO_ID) for rank in ranks], "pair"
     )
     sends = paired.take("kind") == kind_numbers(["Send"])[0]
-    # A pair has one send and one receive; anything else is not understood.
+    # A pair has one send and one receive; anything else is ignored.
     clear = (paired.joined == 2) & (np.bincount(paired.op[sends], minlength=paired.count) == 1)
     rows = clear[paired.op]
     send, receive = rows & sends, rows & ~sends
@@ -390,12 +394,12 @@ def _pairs(ranks: Sequence[RankCollectives], slack_ns: int) -> Pairs:
 
 
 class OpArrivals(ColumnTable):
-    """One row per collective of a rank, in the order of its collectives.
+    """Last arrivals at the collectives of a rank, one row each, in their order.
 
     arrived_ns: when the last rank came. last: position of that rank among those read, the own one
-    where nothing is known of others, NO_ID where it is not among them. last_row: its row among the
-    collectives there. last_rank: its number, NO_ID where it is not known which. before: the row of
-    the op of the same group before, NO_ID for the first.
+    if nothing is known of others, NO_ID if it is not among them. last_row: its row among the
+    collectives there. last_rank: its number, NO_ID if unknown. before: row of the previous op of
+    the same group, NO_ID for the first.
     """
 
     arrived_ns: Int64 = column(np.int64)
@@ -406,10 +410,10 @@ class OpArrivals(ColumnTable):
 
 
 def op_arrivals(ranks: Sequence[RankCollectives], waiting: Waiting) -> list[OpArrivals]:
-    """Who came last to each op of some ranks, which are on one clock.
+    """Find the last arrival at each op of ranks on one clock.
 
-    Of a send and its receive, the later one came last. An op of which nothing is known is taken for
-    one that its own rank came last to.
+    Of a send and its receive, the later one came last. Of an op with unknown arrivals, its own rank
+    is taken to have come last.
     """
     every = Collectives.concat([rank.ops for rank in ranks])
     sizes = [len(rank.ops) for rank in ranks]

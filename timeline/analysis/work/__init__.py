@@ -1,1 +1,1 @@
-"""Whose work a device does: operators, kernels, what launched them, and why a rank takes longer."""
+"""Work of a device by operator, kernel and launching call, and why a rank computes longer."""

@@ -1,4 +1,4 @@
-"""What work each rank computes in a step, and why it takes longer than on the peers of a rank."""
+"""Work that each rank computes in a step, and causes for computing longer than the peers."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from timeline.records.not_given import FLOAT_NOT_GIVEN
 from timeline.records.tables import AI_CORE_FREQUENCY, CounterSamples, Records, Steps
 
 NO_WORK = 0
-"""Digest of work that differs from step to step, or of none."""
+"""Digest of no work, or of work that differs from step to step."""
 LEAST_STEPS = 3
-"""With so many steps left, the first of each graph is none that is compared: it warms up."""
+"""Minimum number of remaining steps for the first step of each graph to be skipped as warm-up."""
 MOST_MHZ = 1e6
-"""No core is as fast; beyond, sums over the length of a capture would not be exact."""
+"""Maximum plausible frequency of a core; above it, sums over a capture would not be exact."""
 
 _Hashes = npt.NDArray[np.uint64]
 
 
 class WorkTimes(ColumnTable):
-    """One row per type of operator: how often and how long it computes in the compared steps."""
+    """Number and duration of computing tasks in the compared steps, one row per operator type."""
 
     type: Codes = column(np.int32)
     count: Int64 = column(np.int64)
@@ -40,12 +40,12 @@ class WorkTimes(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class RankWork:
-    """What one rank computes in the steps that are compared with those of other ranks.
+    """Work of one rank in the steps that are compared with those of other ranks.
 
-    Those are the steps that do what most steps of the rank do; without steps the whole selection
-    is one. Ranks do the same work if `digest` is equal, and run the same operators as often, on
-    whatever shapes, if `types_digest` is; NO_WORK is equal to none. Times and counts are sums over
-    the steps, codes are positions in `strings`.
+    These are the steps whose work equals that of most steps of the rank; without steps the whole
+    selection is one. Ranks with equal `digest` do the same work; ranks with equal `types_digest`
+    run the same operators equally often, on any shapes. NO_WORK equals nothing. Times and counts
+    are sums over the steps, codes are positions in `strings`.
     """
 
     steps: int = 0
@@ -53,7 +53,7 @@ class RankWork:
     types_digest: int = NO_WORK
     computing_ns: int = 0
     frequency_mhz: float | None = None
-    """The mean while tasks compute; None where none was sampled."""
+    """Mean while tasks compute; None if not sampled."""
     strings: tuple[str, ...] = ("",)
     times: WorkTimes = field(default_factory=WorkTimes.empty)
 
@@ -61,13 +61,13 @@ class RankWork:
 def computed_work(
     records: Records, step: Rows, step_computing_ns: Int64, computing_ns: int
 ) -> RankWork:
-    """What a rank computes in the steps that can be compared.
+    """Return the work of a rank in the steps that can be compared.
 
     Args:
-        records: what is selected of the rank.
+        records: the selected records of the rank.
         step: (tasks,) the step of each task, NO_STEP for none.
-        step_computing_ns: (steps,) how long the device computes in each.
-        computing_ns: how long it computes in all, which counts where there are no steps.
+        step_computing_ns: (steps,) computing time of each step.
+        computing_ns: total computing time, used if there are no steps.
     """
     tasks, strings = records.tasks, StringPool()
     rows = np.concatenate([np.empty(0, np.intp), *computing_rows(tasks)])
@@ -102,7 +102,7 @@ def computed_work(
 
 
 class _StepDigests(ColumnTable):
-    """What each step with computing tasks computes: with the shapes of inputs, and without."""
+    """Digests of the work of each step with computing tasks, with and without input shapes."""
 
     step: Int64 = column(np.int64)
     whole: _Hashes = column(np.uint64)
@@ -112,7 +112,7 @@ class _StepDigests(ColumnTable):
 def _step_digests(
     steps: Rows, types: Codes, shapes: Codes, strings: StringPool, pool: StringPool
 ) -> _StepDigests:
-    """Sums of the hashes of the tasks of each step, whatever their order."""
+    """Sum the hashes of the tasks of each step, independent of their order."""
     kinds = group_by(len(types), [types, shapes])
     of_kind = np.array(
         [
@@ -134,10 +134,10 @@ def _step_digests(
 
 
 def _sum_of_runs(hashes: _Hashes, runs: GroupRuns) -> _Hashes:
-    """Sums modulo 2^64."""
+    """Return the sum of each run modulo 2^64."""
     ordered = hashes if runs.order is None else hashes[runs.order]
-    found: _Hashes = np.add.reduceat(ordered, runs.first)
-    return found
+    sums: _Hashes = np.add.reduceat(ordered, runs.first)
+    return sums
 
 
 def _hash(*texts: str) -> int:
@@ -146,7 +146,10 @@ def _hash(*texts: str) -> int:
 
 
 def _not_first(steps: Int64, table: Steps) -> Bool:
-    """Which steps can be typical: not the first of each graph, if enough others are left."""
+    """Return a mask of the steps that can be typical.
+
+    The first step of each graph is excluded if enough others remain.
+    """
     if not len(table):
         return np.ones(len(steps), np.bool_)
     order = np.lexsort((table.start_ns, table.graph))
@@ -157,7 +160,7 @@ def _not_first(steps: Int64, table: Steps) -> Bool:
 
 
 def _most_common(digests: _Hashes) -> tuple[int, Bool]:
-    """What most steps compute, and which do; NO_WORK and all steps if half of them differ."""
+    """Return the digest of most steps and their mask; NO_WORK and all steps without one."""
     digest, count = Counter(digests.tolist()).most_common(1)[0]
     if 2 * count <= len(digests):
         return NO_WORK, np.ones(len(digests), np.bool_)
@@ -165,10 +168,10 @@ def _most_common(digests: _Hashes) -> tuple[int, Bool]:
 
 
 def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
-    """The mean frequency of the AI Core while tasks run, each ns of a task counting alike.
+    """Return the mean AI Core frequency while tasks run, weighted by the duration of tasks.
 
-    A sample holds until the next one of its series. What several series tell is averaged. A core
-    that computes has a frequency: samples of 0 MHz tell none, nor do those of more than any core.
+    A sample holds until the next one of its series; several series are averaged. Samples of 0 MHz
+    or above MOST_MHZ are ignored, since a computing core has a plausible frequency.
     """
     group = records.strings.find(AI_CORE_FREQUENCY)
     start_ns, end_ns = records.tasks.start_ns[rows], records.tasks.end_ns[rows]
@@ -177,10 +180,10 @@ def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
         return None
     means = []
     value = records.samples.value
-    told = (value > 0) & (value <= MOST_MHZ)
+    plausible = (value > 0) & (value <= MOST_MHZ)
     wanted = np.flatnonzero(records.series.group == group)
-    for _, its in rows_by_value(records.samples.series, wanted):
-        at = its[told[its]]
+    for _, of_series in rows_by_value(records.samples.series, wanted):
+        at = of_series[plausible[of_series]]
         if len(at):
             held = _HeldValues.of(records.samples.take(at))
             means.append(float((held.sum(end_ns) - held.sum(start_ns)).sum()) / all_ns)
@@ -189,9 +192,9 @@ def _mean_frequency_mhz(records: Records, rows: Rows) -> float | None:
 
 @dataclass(frozen=True)
 class _HeldValues:
-    """Samples (n,) in order of time, and the sum of value times ns from the first one to each.
+    """Samples (n,) in order of time, and the integral of value over ns from the first one to each.
 
-    The sums are exact: whole MHz times the ns of a capture stay below 2^53.
+    The integrals are exact: whole MHz times the ns of a capture stay below 2^53.
     """
 
     time_ns: Int64
@@ -206,50 +209,53 @@ class _HeldValues:
         return cls(time_ns, value, before)
 
     def sum(self, moments_ns: Int64) -> Float64:
-        """The sum of value times ns up to each moment; before the first sample its value holds."""
+        """Return the integral of value over ns up to each timestamp.
+
+        Before the first sample its value holds.
+        """
         at = np.maximum(np.searchsorted(self.time_ns, moments_ns, side="right") - 1, 0)
         return self.before[at] + self.value[at] * (moments_ns - self.time_ns[at])
 
 
 NOTABLE = 0.02
-"""By so much of its peers' time a rank must compute longer before a cause is looked for."""
+"""Minimum excess over the peers' computing time for a cause to be searched, as a share of it."""
 EXPLAINED = 0.5
-"""A lower frequency is the cause if it would lengthen all tasks by so much of what is longer."""
+"""Minimum share of the excess that a lower frequency must explain to be the cause."""
 NOTABLE_FREQUENCY = 0.01
-"""By so much of its peers' frequency that of a rank must be lower."""
+"""Minimum difference from the peers' frequency, as a share of the rank's own."""
 
 
 class ComputingCause(enum.IntEnum):
-    """Why a rank computes longer than others."""
+    """Cause of a rank computing longer than others."""
 
     NONE = 0
-    """It does not, or there are no others."""
+    """It does not compute longer, or there are no others."""
     FREQUENCY = 1
     """The same work at a lower frequency of the AI Core."""
     OPERATORS = 2
-    """The same work, of which some operators take longer."""
+    """The same work, but some operators take longer."""
     SHAPES = 3
-    """The same operators as often, on other shapes."""
+    """The same operators equally often, on other shapes."""
     WORK = 4
     """More operators, or others."""
 
 
 class ComputingCauses(ColumnTable):
-    """One row per rank: how long it computes, how long its peers do, and what makes the difference.
+    """Comparison of each rank with its peers, one row per rank.
 
-    Peers do the same work. Where no rank does, peers are the ranks that run the same operators as
-    often, else all others. All times and counts are means per step. type: the operator that makes
-    most of the difference, a code of `ComputingFigures.strings`; with its time and number, and
-    those of the peers.
+    Peers are ranks that do the same work; if there are none, ranks that run the same operators
+    equally often; else all others. All times and counts are means per step. type: operator with the
+    largest excess, a code of `ComputingFigures.strings`; type_ns, peer_type_ns, count, peer_count:
+    its time and number, and those of the peers.
     """
 
     cause: Int64 = column(np.int64, ComputingCause.NONE)
     peers: Int64 = column(np.int64, 0)
     same_work: Int64 = column(np.int64, 0)
-    """1 where the peers do the same work, 0 where they are others."""
+    """1 if the peers do the same work, else 0."""
     computing_ns: Int64 = column(np.int64)
     peer_ns: Int64 = column(np.int64, 0)
-    """The median of the peers."""
+    """Median of the peers."""
     frequency_mhz: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     peer_frequency_mhz: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     type: Codes = column(np.int32, NO_NAME)
@@ -261,14 +267,14 @@ class ComputingCauses(ColumnTable):
 
 @dataclass(frozen=True)
 class ComputingFigures:
-    """Why ranks compute longer than others; codes are positions in `strings`."""
+    """Causes of ranks computing longer than others; codes are positions in `strings`."""
 
     strings: tuple[str, ...]
     causes: ComputingCauses
 
 
 def peer_classes(works: Sequence[RankWork]) -> Int64:
-    """The number of the class of ranks with the same work that each rank belongs to, (ranks,).
+    """Return a number for each rank, (ranks,), shared by ranks with the same work.
 
     A rank whose work differs from step to step, or that computes nothing, is alone in its class.
     """
@@ -276,18 +282,18 @@ def peer_classes(works: Sequence[RankWork]) -> Int64:
 
 
 def _classes(digests: Sequence[int]) -> Int64:
-    known = np.array(digests, np.uint64)
-    _, which = distinct_values(known.view(np.int64))
-    alone = np.flatnonzero(known == NO_WORK)
+    values = np.array(digests, np.uint64)
+    _, which = distinct_values(values.view(np.int64))
+    alone = np.flatnonzero(values == NO_WORK)
     classes: Int64 = which.astype(np.int64)
-    classes[alone] = len(known) + np.arange(len(alone))
+    classes[alone] = len(values) + np.arange(len(alone))
     return classes
 
 
 def computing_causes(works: Sequence[RankWork]) -> ComputingFigures:
     """Compare each rank with its peers.
 
-    works: what each rank computes.
+    works: the work of each rank.
     """
     strings = StringPool()
     measured = _Measured.of(works, strings)
@@ -310,7 +316,7 @@ def computing_causes(works: Sequence[RankWork]) -> ComputingFigures:
                 continue
             middle = measured.median(ranks)
             for rank in asked.tolist():
-                # The median of two would lie between both, of which each has the other as peer.
+                # With two ranks each is the other's peer; their median would lie between them.
                 peers = middle if len(ranks) > 2 else measured.median(ranks[ranks != rank])
                 rows[rank] |= _compared(measured, rank, peers, otherwise)
                 rows[rank]["peers"] = len(ranks) - 1
@@ -321,9 +327,9 @@ def computing_causes(works: Sequence[RankWork]) -> ComputingFigures:
 
 @dataclass(frozen=True)
 class _Measured:
-    """What each rank computes per step: its time and frequency (ranks,), its types (ranks, types).
+    """Work of each rank per step.
 
-    Types are in order of their codes.
+    mean_ns, frequency_mhz: (ranks,). type_ns, count: (ranks, types), types in order of their codes.
     """
 
     mean_ns: Int64
@@ -346,7 +352,7 @@ class _Measured:
         return cls(mean_ns, frequency_mhz, type_ns, count)
 
     def median(self, ranks: Rows) -> _Measured:
-        """Return the medians of some ranks, at least one, as those of one rank."""
+        """Return the medians of at least one rank, in the form of a single rank."""
         recorded = self.frequency_mhz[ranks][~np.isnan(self.frequency_mhz[ranks])]
         return _Measured(
             np.array([np.median(self.mean_ns[ranks])]).astype(np.int64),
@@ -359,14 +365,17 @@ class _Measured:
 def _compared(
     measured: _Measured, rank: int, peers: _Measured, otherwise: ComputingCause
 ) -> dict[str, float]:
-    """Return a rank compared with the median of its peers; otherwise: the cause if no other is."""
+    """Return the columns that compare a rank with the median of its peers.
+
+    otherwise: the cause if the rank is slower and its frequency does not explain it.
+    """
     own_ns, peer_ns = int(measured.mean_ns[rank]), int(peers.mean_ns[0])
     peer_mhz = float(peers.frequency_mhz[0])
     same = otherwise is ComputingCause.OPERATORS
     cause = ComputingCause.NONE
     if own_ns > peer_ns * (1 + NOTABLE):
         cause = otherwise
-        # NaN, which exceeds nothing, if not recorded.
+        # NaN if not recorded, so that no comparison holds.
         slower = peer_mhz / float(measured.frequency_mhz[rank]) - 1
         longer = own_ns / peer_ns - 1
         if same and slower > NOTABLE_FREQUENCY and slower > EXPLAINED * longer:

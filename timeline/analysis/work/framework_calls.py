@@ -1,4 +1,4 @@
-"""Calls of a framework: what they are by their names, as a tree, and the modules around them."""
+"""Framework calls: their kinds by name, the tree they form, and the modules around them."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from timeline.records.tables import RUNTIME_LAYERS, HostEvents
 STEP = "ProfilerStep"
 _STEPS = f"{STEP}#"
 MODULE = "nn.Module: "
-"""What PyTorch puts before the class and number of a module."""
+"""Prefix of PyTorch before the class and number of a module."""
 MARKS = "MSTX"
-"""The host layer of the ranges and marks that a program makes itself."""
+"""Host layer of ranges and marks made by the program itself."""
 EVALUATE = "autograd::engine::evaluate_function: "
-"""What the autograd engine puts before the name of the node that it runs."""
+"""Prefix of the autograd engine before the name of the node that it runs."""
 _FRAME = re.compile(r"<built-in |.+\(\d+\): ")
-"""A function of Python: with its file and line, or of the interpreter."""
+"""A Python function with its file and line, or a built-in."""
 _QUEUE = re.compile(r"(?:En|De)queue\b")
 _OPERATOR = re.compile(r"[\w.]+::|acl[a-z]+[A-Z]|\w*Backward\d*$|<(?:forward|backward) op>")
 """Operators have a namespace, or are calls of CANN's library or nodes of autograd."""
@@ -38,20 +38,20 @@ _FORWARD = re.compile(r"\bforward\b", re.IGNORECASE)
 
 
 class CallKind(enum.IntEnum):
-    """What a call of the framework is."""
+    """Kind of a framework call."""
 
     NONE = 0
-    """Nothing that work is told by: a function of Python, a queue, or no call of the framework."""
+    """A Python function, a queue, or not a framework call; says nothing about work."""
     OPERATOR = 1
     MODULE = 2
     ANNOTATION = 3
     STEP = 4
     OPERATOR_OR_ANNOTATION = 5
-    """A name that both may have: an annotation lies around operators, and in none."""
+    """A name that both may have: an annotation contains operators and is in none."""
 
 
 class FrameworkCalls:
-    """What the names of host events stand for, by their codes."""
+    """Kinds of host events by the codes of their names."""
 
     def __init__(self, host: HostEvents, strings: StringPool) -> None:
         runtime = [code for name in RUNTIME_LAYERS if (code := strings.find(name)) is not None]
@@ -68,19 +68,22 @@ class FrameworkCalls:
             library[code] = _LIBRARY.match(name) is not None
         self._kinds, self._library = kinds, library
         self.backward: Bool = backward
-        """By code: whether autograd calls so what it runs backward."""
+        """By code: whether it is a name of backward work of autograd."""
         self.forward: Bool = forward
-        """By code: whether a module or annotation of the name says that it runs forward."""
+        """By code: whether the name of a module or annotation says that it runs forward."""
 
     def kinds(self, layer: Codes, name: Codes) -> npt.NDArray[np.int8]:
-        """The CallKind of some calls."""
-        found = self._kinds[name]
-        found[np.isin(layer, self._runtime)] = CallKind.NONE
-        found[layer == self._marks] = CallKind.ANNOTATION
-        return found
+        """Return the CallKind of calls."""
+        kinds = self._kinds[name]
+        kinds[np.isin(layer, self._runtime)] = CallKind.NONE
+        kinds[layer == self._marks] = CallKind.ANNOTATION
+        return kinds
 
     def library_kinds(self, layer: Codes, name: Codes) -> npt.NDArray[np.int8]:
-        """The CallKind of some calls where no framework is recorded: CANN's own operators."""
+        """Return the CallKind of calls if no framework is recorded.
+
+        Only operators of CANN's library count.
+        """
         is_operator = self._library[name] & np.isin(layer, self._runtime)
         return np.where(is_operator, CallKind.OPERATOR, CallKind.NONE).astype(np.int8)
 
@@ -96,7 +99,7 @@ def _kind(name: str) -> CallKind:
 
 
 def launch_name(name: str) -> str:
-    """What an operator is called that launched: without what profilers put in front.
+    """Return the name of a launching operator without the prefixes of profilers.
 
     >>> launch_name("autograd::engine::evaluate_function: AddmmBackward0")
     'AddmmBackward0'
@@ -105,7 +108,7 @@ def launch_name(name: str) -> str:
 
 
 def module_name(name: str) -> str:
-    """What a module, annotation or step is called in the path of those around it.
+    """Return the name of a module, annotation or step in a module path.
 
     >>> module_name("nn.Module: Linear_3"), module_name("ProfilerStep#12")
     ('Linear_3', 'ProfilerStep')
@@ -114,18 +117,18 @@ def module_name(name: str) -> str:
 
 
 NO_CALL = -1
-"""The place of a call that is not there."""
+"""Place of a missing call."""
 _Value = TypeVar("_Value", bound=np.generic)
 
 
 @dataclass(frozen=True)
 class CallTree(Columnar):
-    """Calls (n,) in order of their beginning, of those that begin together the longest first.
+    """Calls (n,) in order of start; of those that start together, the longest first.
 
-    Each hangs below the call that began last of those that have not ended when it begins. Other
-    threads count like its own: the autograd engine's calls lie below the one that waits for them.
+    The parent of a call is the call that began last among those still open when it begins. All
+    threads count: the autograd engine's calls lie below the one that waits for them.
 
-    row: what each call is a row of; parent: (n,) places in this order, NO_CALL for none.
+    row: row of each call in its table; parent: (n,) places in this order, NO_CALL for none.
     """
 
     row: Rows
@@ -135,7 +138,7 @@ class CallTree(Columnar):
 
     @classmethod
     def of(cls, row: Rows, start_ns: Int64, end_ns: Int64) -> CallTree:
-        """The tree of calls that are given in any order, (n,) each."""
+        """Return the tree of calls given in any order, (n,) each."""
         order = sort_rows(start_ns, -end_ns)
         start_ns, end_ns = start_ns[order], end_ns[order]
         return cls(row[order], start_ns, end_ns, open_around(start_ns, end_ns))
@@ -144,17 +147,17 @@ class CallTree(Columnar):
         return len(self.row)
 
     def open_at(self, moments_ns: Int64) -> Rows:
-        """The call that began last of those that are open at each moment, NO_CALL for none."""
+        """Return the call that began last among those open at each timestamp, NO_CALL for none."""
         return latest_open(self.start_ns, self.end_ns, moments_ns)
 
     @cached_property
     def place_of_row(self) -> tuple[Rows, Rows]:
-        """The rows in ascending order, and the place of each."""
+        """Return the rows in ascending order, and the place of each."""
         order = np.argsort(self.row)
         return self.row[order], order
 
     def places(self, rows: Rows | Int64) -> Rows:
-        """The place of the call that is each row, NO_CALL where it is none."""
+        """Return the place of the call at each row, NO_CALL if there is none."""
         ordered, place = self.place_of_row
         if not len(ordered):
             return np.full(len(rows), NO_CALL, np.intp)
@@ -163,10 +166,10 @@ class CallTree(Columnar):
 
     @cached_property
     def levels(self) -> list[Rows]:
-        """The places of each depth, the outermost first."""
+        """Return the places of each depth, the outermost first."""
         depth, above = np.zeros(len(self), np.int64), self.parent.copy()
         depth[above != NO_CALL] = 1
-        # What lies around is passed twice as far each time, so that deep trees take few rounds.
+        # Each round doubles the distance to the ancestor, so that deep trees take few rounds.
         open_rows = np.flatnonzero(above != NO_CALL)
         while len(open_rows):
             around = above[open_rows]
@@ -178,16 +181,16 @@ class CallTree(Columnar):
         return np.split(order, ends[:-1]) if len(depth) else []
 
     def totals(self, values: Int64) -> Int64:
-        """The sum of the values (n,) of each call and all that are below it."""
-        found = values.copy()
+        """Return the sum of the values (n,) of each call and all calls below it."""
+        sums = values.copy()
         for level in reversed(self.levels[1:]):
-            np.add.at(found, self.parent[level], found[level])
-        return found
+            np.add.at(sums, self.parent[level], sums[level])
+        return sums
 
     def inherited(self, values: npt.NDArray[_Value], none: int) -> npt.NDArray[_Value]:
-        """The value (n,) of each call, or of the nearest one around it that has one."""
-        found = values.copy()
+        """Return the value (n,) of each call, or of the nearest call around it that has one."""
+        nearest = values.copy()
         for level in self.levels[1:]:
-            lacking = level[found[level] == none]
-            found[lacking] = found[self.parent[lacking]]
-        return found
+            lacking = level[nearest[level] == none]
+            nearest[lacking] = nearest[self.parent[lacking]]
+        return nearest

@@ -1,4 +1,4 @@
-"""What the framework's operators and modules launched and allocated, as trees of calls tell it."""
+"""Device time and memory of the framework's operators and modules, summed over trees of calls."""
 
 from __future__ import annotations
 
@@ -37,14 +37,16 @@ from timeline.records.tables import (
 )
 
 MOST_ROWS = 1 << 14
-"""Rows of a table of one rank: operators beyond them lose their shapes, modules are left out."""
+"""Maximum rows of a table of one rank: operators beyond it lose their shapes, modules are left out.
+"""
 _OPERATOR_LEVELS = frozenset({"cpu_op", "operator", "user_annotation", "op"})
-"""What traces and databases call operators, and ranges of `record_function`, which are told alike.
+"""Levels of operators in traces and databases, and of `record_function` ranges, which look the
+same.
 """
 _COPIES = frozenset({"gpu_memcpy", "memcpy"})
-"""The tasks of GPUs that count like kernels; fills and waits do not."""
+"""Tasks of GPUs that count like kernels; fills and waits do not."""
 _QUEUED = "cann::"
-"""In the names of allocations that CANN makes while its queue is emptied."""
+"""Part of the names of allocations that CANN makes while its queue is emptied."""
 _STEP = re.compile(r"ProfilerStep#([0-9]{1,9})")
 _BEFORE_ALL = np.iinfo(np.int64).min
 _NO_STEP = -1
@@ -53,10 +55,10 @@ _NO_LABEL = -1
 
 @dataclass(frozen=True)
 class OperatorRules:
-    """How operators are told apart.
+    """Rules for splitting operators into rows.
 
-    max_kernels: an operator that launched more kernels, and has others inside, gives way to those;
-    0 for any number. with_shapes: whether those of other shapes are others.
+    max_kernels: an operator that launched more kernels, and contains others, is replaced by those;
+    0 for no limit. with_shapes: whether operators with different shapes get different rows.
     """
 
     max_kernels: int = 0
@@ -64,11 +66,11 @@ class OperatorRules:
 
 
 class OperatorTimes(ColumnTable):
-    """A row per name of operators that are shown, and shapes where these are told apart.
+    """Sums of the displayed operators, one row per name, and per shapes if these are separate.
 
-    count: how many ran; total_ns: how long what they and those inside launched ran on the device,
-    collectives left out; size_bytes: what they allocated; held_ns: the sum of how long each
-    allocation was held, as far as its release is known.
+    count: number of runs. total_ns: device time of what they and inner operators launched, without
+    collectives. size_bytes: allocated memory. held_ns: total time that allocations were held, as
+    far as their release is known.
     """
 
     name: Codes = column(np.int32)
@@ -80,9 +82,9 @@ class OperatorTimes(ColumnTable):
 
 
 class ModuleTimes(ColumnTable):
-    """A row per path of modules and direction: how long what it launched ran on the device.
+    """Device time of what modules launched, one row per path of modules and direction.
 
-    self_ns: in no inner module; total_ns: with the inner ones.
+    self_ns: in no inner module; total_ns: with inner modules.
     """
 
     path: Codes = column(np.int32)
@@ -93,10 +95,10 @@ class ModuleTimes(ColumnTable):
 
 @dataclass(frozen=True)
 class FrameworkSums:
-    """The operators and modules of one rank; codes are positions in `strings`.
+    """Operators and modules of one rank; codes are positions in `strings`.
 
-    has_operators: whether operators of the host were recorded at all; has_allocations: whether
-    their memory was. modules_left_out: rows beyond MOST_ROWS, those of the shortest.
+    has_operators: whether operators of the host were recorded; has_allocations: whether their
+    memory was. modules_left_out: number of rows beyond MOST_ROWS, those with the least time.
     """
 
     strings: tuple[str, ...] = ("",)
@@ -109,10 +111,11 @@ class FrameworkSums:
 
 
 def sum_framework(records: Records, rules: OperatorRules) -> FrameworkSums:
-    """Sum up what operators and modules of a rank launched and allocated.
+    """Sum the device time and memory of the operators and modules of a rank.
 
-    Operators are one tree by time alone; kernels hang below the operator from which the framework's
-    arrow comes. Shown are the children of each selected `ProfilerStep#N`, and what is in no call.
+    Operators form one tree by time alone; kernels belong to the operator from which the framework's
+    arrow comes. Displayed are the children of each selected `ProfilerStep#N`, and calls outside of
+    any other.
     """
     operators = _tree(records.host, _operators(records))
     if not len(operators):
@@ -136,17 +139,18 @@ def _tree(host: HostEvents, rows: Rows) -> CallTree:
 
 
 def _operators(records: Records) -> Rows:
-    """The host events that are operators, by their category."""
+    """Return the host events that are operators, by their category."""
     levels, strings = distinct(records.host.level).tolist(), records.strings
-    telling = [code for code in levels if strings[code].lower() in _OPERATOR_LEVELS]
-    return np.flatnonzero(np.isin(records.host.level, telling))
+    operator_codes = [code for code in levels if strings[code].lower() in _OPERATOR_LEVELS]
+    return np.flatnonzero(np.isin(records.host.level, operator_codes))
 
 
 @dataclass(frozen=True)
 class _Kernels:
-    """What operators launched, (k,): the operator's place, when it was asked for, how long it ran.
+    """Kernels launched by operators, (k,).
 
-    place: NO_CALL where no operator asked.
+    place: place of the operator, NO_CALL if none asked. asked_ns: when it was asked for. length_ns:
+    duration.
     """
 
     place: Rows
@@ -155,9 +159,9 @@ class _Kernels:
 
 
 def _launched(records: Records, operators: CallTree) -> _Kernels:
-    """The tasks at which torch_npu's arrows end, or those of a GPU's runtime; no collectives.
+    """Return the tasks at the ends of torch_npu's arrows or launched by a GPU's runtime.
 
-    Of several arrows to one task, that of the operator that began last counts.
+    Collectives are left out. If several arrows end at a task, the operator that began last counts.
     """
     host, tasks, on_gpu = records.host, records.tasks, records.hardware == GPU
     source, target = (
@@ -166,19 +170,21 @@ def _launched(records: Records, operators: CallTree) -> _Kernels:
     kernels = _are_kernels(records, target)
     source, target = source[kernels], target[kernels]
     asked_ns = host.start_ns[source]
-    if on_gpu:  # the clocks of runtime and operators may differ by microseconds
+    if on_gpu:  # clocks of runtime and operators may differ by microseconds
         asked_ns = asked_ns + (host.end_ns[source] - asked_ns) // 2
     place = operators.places(source)
     place = np.where(place == NO_CALL, operators.open_at(asked_ns), place)
     order = np.lexsort((place, target))
     ordered = target[order]
     last = order[np.append(ordered[1:] != ordered[:-1], [True])[: len(order)]]
-    its = target[last]
-    return _Kernels(place[last], asked_ns[last], tasks.end_ns[its] - tasks.start_ns[its])
+    kernel_rows = target[last]
+    return _Kernels(
+        place[last], asked_ns[last], tasks.end_ns[kernel_rows] - tasks.start_ns[kernel_rows]
+    )
 
 
 def _runtime_arrows(records: Records) -> tuple[Int64, Int64]:
-    """The rows of calls of a GPU's runtime, and of the tasks that they launched."""
+    """Return the rows of runtime calls of a GPU, and of the tasks that they launched."""
     flows, layers = records.flows, _codes(records.strings, RUNTIME_LAYERS)
     rows = np.flatnonzero((flows.source_kind == FlowEnd.HOST) & (flows.target_kind == FlowEnd.TASK))
     rows = rows[np.isin(records.host.layer[flows.source_row[rows]], layers)]
@@ -186,12 +192,15 @@ def _runtime_arrows(records: Records) -> tuple[Int64, Int64]:
 
 
 def _codes(strings: StringPool, names: frozenset[str]) -> Codes:
-    found = [code for name in names if (code := strings.find(name)) is not None]
-    return np.array(found, np.int32)
+    codes = [code for name in names if (code := strings.find(name)) is not None]
+    return np.array(codes, np.int32)
 
 
 def _are_kernels(records: Records, rows: Rows) -> Bool:
-    """Which of these tasks count: of GPUs kernels and copies, of NPUs all; but no collectives."""
+    """Return a mask of the tasks that count: kernels and copies on GPUs, all on NPUs.
+
+    Collectives never count.
+    """
     tasks: Tasks = records.tasks.take(rows)
     if records.hardware == GPU:
         return tasks.compute | np.isin(tasks.task_type, _codes(records.strings, _COPIES))
@@ -226,33 +235,33 @@ def _operator_times(
 
 
 def _summed(operators: CallTree, place: Rows, values: Int64) -> Int64:
-    """The exact sum of the values at each place."""
-    found = np.zeros(len(operators), np.int64)
-    np.add.at(found, place, values)
-    return found
+    """Return the exact sum of the values at each place."""
+    sums = np.zeros(len(operators), np.int64)
+    np.add.at(sums, place, values)
+    return sums
 
 
 def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> Rows:
-    """The places of the operators that are shown, in order.
+    """Return the places of the displayed operators, in order.
 
-    kernels: (n,) how many each operator and those inside launched.
+    kernels: (n,) number launched by each operator including inner ones.
     """
     step = _steps(records, operators)
     outermost = operators.parent == NO_CALL
     steps = outermost & (step != _NO_STEP)
     selected = np.isin(step, records.steps.iteration) | (not records.steps.host.any())
     inside = np.append(steps & selected, [False])[operators.parent]
-    found = np.flatnonzero((outermost & ~steps) | inside)
+    shown = np.flatnonzero((outermost & ~steps) | inside)
     has_children = np.zeros(len(operators), np.bool_)
     has_children[operators.parent[operators.parent != NO_CALL]] = True
     gives_way = has_children & (kernels > most) & (most > 0)
     if not gives_way.any():
-        return found
+        return shown
     child = np.flatnonzero(operators.parent != NO_CALL)
     child = child[gives_way[operators.parent[child]]]
-    stays = [found[~gives_way[found]]]
-    asked = found[gives_way[found]]
-    # Children of one parent are asked for together, in as many rounds as calls lie in each other.
+    stays = [shown[~gives_way[shown]]]
+    asked = shown[gives_way[shown]]
+    # All children of a level are looked up at once, so rounds equal the nesting depth.
     by_parent = child[np.argsort(operators.parent[child], kind="stable")]
     parents = operators.parent[by_parent]
     while len(asked):
@@ -264,7 +273,7 @@ def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> 
 
 
 def _steps(records: Records, operators: CallTree) -> Int64:
-    """The number of the step that each operator is, _NO_STEP for others."""
+    """Return the step number of each operator that is a step, _NO_STEP for others."""
     names = records.host.name[operators.row]
     number = np.full(len(records.strings), _NO_STEP, np.int64)
     for code in distinct(names).tolist():
@@ -275,9 +284,9 @@ def _steps(records: Records, operators: CallTree) -> Int64:
 
 
 def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
-    """How much memory each operator allocated itself, and how long that was held in all.
+    """Return how much memory each operator allocated itself, and for how long in total.
 
-    What CANN allocates while its queue is emptied belongs to the operator that filled it.
+    Allocations that CANN makes while its queue is emptied belong to the operator that filled it.
     """
     allocations, pool = records.allocations, records.strings
     moments_ns = allocations.start_ns.copy()
@@ -295,7 +304,7 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
 
 
 def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
-    """When what leaves the queue at each moment was put there, before all times for nothing."""
+    """Return when each item leaving the queue was enqueued, _BEFORE_ALL for none."""
     host = records.host
     put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
     leaving = _tree(host, taken)
@@ -303,14 +312,17 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     # A row of the queue is the end of one arrow.
     order = np.argsort(taken)
     ends, starts = taken[order], put[order]
-    found = np.full(len(moments_ns), _BEFORE_ALL)
+    enqueued_ns = np.full(len(moments_ns), _BEFORE_ALL)
     known = np.flatnonzero(place != NO_CALL)
-    found[known] = host.start_ns[starts[np.searchsorted(ends, leaving.row[place[known]])]]
-    return found
+    enqueued_ns[known] = host.start_ns[starts[np.searchsorted(ends, leaving.row[place[known]])]]
+    return enqueued_ns
 
 
 def _grouped(every: OperatorTimes) -> OperatorTimes:
-    """One row per name and shapes, the longest first; of too many, the rest without shapes."""
+    """Return one row per name and shapes, longest first.
+
+    Rows beyond MOST_ROWS lose their shapes.
+    """
     sums = ("count", "total_ns", "size_bytes", "held_ns")
     summed, _ = sum_rows(every, ("name", "shapes"), sums)
     summed = summed.take(np.argsort(-summed.total_ns, kind="stable"))
@@ -326,7 +338,7 @@ def _grouped(every: OperatorTimes) -> OperatorTimes:
 def _module_times(
     records: Records, operators: CallTree, kernels: _Kernels, strings: StringPool
 ) -> tuple[ModuleTimes, int]:
-    """The times of modules, forward and backward, and how many rows are left out."""
+    """Return the times of modules, forward and backward, and the number of rows left out."""
     host, pool = records.host, records.strings
     named = [code for code in distinct(host.name).tolist() if pool[code].startswith(MODULE)]
     modules = _tree(host, np.flatnonzero(np.isin(host.name, named)))
@@ -357,24 +369,24 @@ def _module_times(
         texts = strings.codes(map(paths.text, some.tolist()))
         flag = np.full(len(some), backward)
         every.append(ModuleTimes(texts, flag, self_ns[some], total_ns[some]))
-    found = ModuleTimes.concat(every)
-    longest = np.sort(np.argsort(-found.total_ns, kind="stable")[:MOST_ROWS])
-    return found.take(longest), len(found) - len(longest)
+    times = ModuleTimes.concat(every)
+    longest = np.sort(np.argsort(-times.total_ns, kind="stable")[:MOST_ROWS])
+    return times.take(longest), len(times) - len(longest)
 
 
 def _by_path(path: Int64, lengths_ns: Int64, count: int) -> Int64:
-    """The exact sum of lengths by path, (count,); those of none are at NO_PATH."""
-    found = np.zeros(count, np.int64)
+    """Return the exact sum of lengths by path, (count,), ignoring lengths without a path."""
+    sums = np.zeros(count, np.int64)
     known = path > NO_PATH
-    np.add.at(found, path[known], lengths_ns[known])
-    return found
+    np.add.at(sums, path[known], lengths_ns[known])
+    return sums
 
 
 def _backward_paths(records: Records, operators: CallTree, modules: CallTree, path: Int64) -> Int64:
-    """The path of the module whose gradient each operator works out, _NO_LABEL for none.
+    """Return the path of the module whose gradient each operator computes, _NO_LABEL for none.
 
-    An arrow from forward to backward begins in the module, and ends in the operator of the
-    gradient, or in the engine's call around that.
+    An arrow from forward to backward begins in the module, and ends in the operator of the gradient
+    or in the engine's call around it.
     """
     forward, backward = records.arrows(FORWARD_BACKWARD, FlowEnd.HOST)
     label = np.full(len(operators), _NO_LABEL, np.int64)
@@ -386,7 +398,7 @@ def _backward_paths(records: Records, operators: CallTree, modules: CallTree, pa
 
 
 def _worked_out(records: Records, operators: CallTree, place: Rows) -> Rows:
-    """Each operator, or the one in it that the engine calls there: what is inside begins next."""
+    """Return each operator, or the operator that the engine calls there, which begins next."""
     pool = records.strings
     names = np.append(records.host.name[operators.row], np.int32(NO_NAME))
     called = pool.translate(names[place], pool, launch_name)

@@ -1,4 +1,4 @@
-"""Whose work each device item is: the operator that launched it, its module, and the phase."""
+"""Launching operator, module and phase of each device item."""
 
 from __future__ import annotations
 
@@ -38,34 +38,34 @@ from timeline.records.tables import (
 )
 
 MOST_ROWS = 1000
-"""Rows of a table of one rank; what is shorter is in few more, or modules are told less finely."""
+"""Maximum rows of a table of one rank; shorter items are merged, or module paths are cut."""
 OTHERS = "all others"
-"""What the rest of many launching operators is called."""
+"""Name of the remainder of many launching operators."""
 _Item = TypeVar("_Item", bound=np.generic)
 _Table = TypeVar("_Table", Tasks, CommunicationOps)
 _GRADIENTS = "Gradients/"
 _NETWORK = "network"
-"""What the scopes of MindSpore's backward and of its network begin with."""
+"""Prefixes of MindSpore's backward scopes (_GRADIENTS) and network scopes."""
 _GRADIENT = re.compile(r"(?:/grad[A-Z][\w-]*)+$")
-"""What scopes of backward have behind those of their module."""
+"""Suffix of backward scopes after the scope of their module."""
 
 
 class Phase(enum.IntEnum):
-    """The part of a training step that an item is of."""
+    """Phase of a training step that an item belongs to."""
 
     UNKNOWN = 0
     FORWARD = 1
     BACKWARD = 2
     OTHER = 3
-    """Such as the optimizer, or copies of inputs."""
+    """For example the optimizer, or copies of inputs."""
 
 
 class Launchers(ColumnTable):
-    """Whose work each device item is: one row for each, codes of the rank's strings.
+    """Origin of each device item, one row each, with codes of the rank's strings.
 
-    launched_by: the outermost operator around the call that asked for it, or that call itself
-    where no operator is; operator: the innermost. module: the path of modules and annotations
-    around it; of backward those of the forward call whose gradient it works out. phase: a Phase.
+    launched_by: the outermost operator around the call that asked for it, or that call itself if
+    there is no operator; operator: the innermost. module: the path of modules and annotations
+    around it; in backward, that of the forward call whose gradient it computes. phase: a Phase.
     """
 
     launched_by: Codes = column(np.int32, NO_NAME)
@@ -75,9 +75,9 @@ class Launchers(ColumnTable):
 
 
 class LauncherTimes(ColumnTable):
-    """One row per launching operator, or per module: how often and how long it ran by phase.
+    """Number and duration of items by phase, one row per launching operator or per module.
 
-    Columns that are not told apart hold NO_NAME, as do those of items of which it is not known.
+    Columns that are not distinguished hold NO_NAME, as do unknown values.
     """
 
     communication: Bool = column(np.bool_)
@@ -93,7 +93,7 @@ class LauncherTimes(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class LauncherFigures:
-    """The work of one rank by launching operator and by module; codes are positions in `strings`.
+    """Work of one rank by launching operator and by module; codes are positions in `strings`.
 
     Each compute task and communication op is in one row of either table.
     """
@@ -104,10 +104,10 @@ class LauncherFigures:
 
 
 def launchers(records: Records, items: DeviceItems) -> Launchers:
-    """Find whose work the device items of a rank are.
+    """Find the launching operator, module and phase of a rank's device items.
 
     Args:
-        records: of the rank, to whose strings paths of modules are added.
+        records: of the rank; paths of modules are added to its strings.
         items: its device items.
     """
     strings, paths = records.strings, ModulePaths(records.strings)
@@ -123,67 +123,67 @@ def launchers(records: Records, items: DeviceItems) -> Launchers:
     outermost = np.where(own.outermost != NO_ID, own.outermost, items.asked[known])
     codes = strings.codes(paths.text(number) for number in range(len(paths)))
     modules = codes[_with_forward(own, forward_rows, forward.path, paths)]
-    found = Launchers(
+    columns = Launchers(
         _put(len(items), known, _names(records, outermost)),
         _put(len(items), known, _names(records, own.innermost)),
         _put(len(items), known, modules),
         _put(len(items), known, _phases(own)),
     )
-    return _with_scopes(found, records, items)
+    return _with_scopes(columns, records, items)
 
 
 def _put(count: int, rows: Rows, values: npt.NDArray[_Item]) -> npt.NDArray[_Item]:
-    """A column that holds the values at some rows, and zeros elsewhere."""
+    """Return a column with the values at some rows, and zeros elsewhere."""
     column = np.zeros(count, values.dtype)
     column[rows] = values
     return column
 
 
 def _names(records: Records, rows: Int64) -> Codes:
-    """What the calls at some rows are called that launch, NO_NAME for NO_ID."""
+    """Return the names of launching calls at some rows, NO_NAME for NO_ID."""
     strings = records.strings
-    found = np.append(records.host.name, np.int32(NO_NAME))[rows]
-    return strings.translate(found, strings, launch_name)
+    names = np.append(records.host.name, np.int32(NO_NAME))[rows]
+    return strings.translate(names, strings, launch_name)
 
 
 def _with_forward(
     chains: CallChains, forward_rows: Int64, forward_paths: Int64, paths: ModulePaths
 ) -> Int64:
-    """The path of each, or that of its forward call where its own tells no more than a step."""
-    found = chains.path.copy()
-    poor = (found == NO_PATH) | np.array(paths.is_step)[found]
+    """Return the path of each item, or of its forward call if its own has no more than a step."""
+    path = chains.path.copy()
+    poor = (path == NO_PATH) | np.array(paths.is_step)[path]
     asked = np.flatnonzero(poor & (chains.paired != NO_ID))
-    found[asked] = forward_paths[np.searchsorted(forward_rows, chains.paired[asked])]
-    return found
+    path[asked] = forward_paths[np.searchsorted(forward_rows, chains.paired[asked])]
+    return path
 
 
 def _phases(chains: CallChains) -> Int64:
-    """The phase of each; UNKNOWN for all where nothing tells forward from backward."""
+    """Return the phase of each; UNKNOWN for all if forward and backward cannot be distinguished."""
     if not (chains.backward.any() and (chains.forward & ~chains.backward).any()):
         return np.full(len(chains), Phase.UNKNOWN, np.int64)
     forward = np.where(chains.forward, Phase.FORWARD, Phase.OTHER)
     return np.where(chains.backward, Phase.BACKWARD, forward).astype(np.int64)
 
 
-def _with_scopes(found: Launchers, records: Records, items: DeviceItems) -> Launchers:
-    """The same, with the scopes in the names of operators as modules where there are no others.
+def _with_scopes(origins: Launchers, records: Records, items: DeviceItems) -> Launchers:
+    """Use the scopes in the names of operators as modules if there are no others.
 
     Graphs name operators `Default/network/Conv2D-op1`, those of backward `Gradients/Default/...`.
     """
     names, strings = items.name, records.strings
-    if records.hardware == GPU or (found.module != NO_NAME).any():
-        return found
+    if records.hardware == GPU or (origins.module != NO_NAME).any():
+        return origins
     used = distinct(names)
     scopes = [strings[code].rpartition("/")[0] for code in used.tolist()]
     if not any(scopes):
-        return found
+        return origins
     place = np.searchsorted(used, names)
     modules = strings.codes(_module_of_scope(scope) for scope in scopes)
-    phase = found.phase
+    phase = origins.phase
     if any(scope.startswith(_GRADIENTS) for scope in scopes):
         phases = np.array([_phase_of_scope(scope) for scope in scopes], np.int64)
         phase = phases[place]
-    return Launchers(found.launched_by, found.operator, modules[place], phase)
+    return Launchers(origins.launched_by, origins.operator, modules[place], phase)
 
 
 def _phase_of_scope(scope: str) -> Phase:
@@ -197,7 +197,7 @@ def _phase_of_scope(scope: str) -> Phase:
 
 
 def _module_of_scope(scope: str) -> str:
-    """The module that a scope is of, forward or backward.
+    """Return the module of a scope, forward or backward.
 
     >>> _module_of_scope("Gradients/Default/network/conv1-Conv2d/gradConv2D-expand")
     'Default/network/conv1-Conv2d'
@@ -206,33 +206,33 @@ def _module_of_scope(scope: str) -> str:
 
 
 def with_launchers(records: Records) -> Records:
-    """The records of a rank, whose tasks that compute and ops tell whose work they are."""
+    """Return the records of a rank with the launchers of its computing tasks and ops."""
     items = device_items(records)
-    found = launchers(records, items)
+    origins = launchers(records, items)
     return replace(
         records,
-        tasks=_filled(records.tasks, found, items, ~items.is_op),
-        ops=_filled(records.ops, found, items, items.is_op),
+        tasks=_filled(records.tasks, origins, items, ~items.is_op),
+        ops=_filled(records.ops, origins, items, items.is_op),
     )
 
 
-def _filled(table: _Table, found: Launchers, items: DeviceItems, here: Bool) -> _Table:
-    """A table of which some items are rows, with what was found of those."""
+def _filled(table: _Table, origins: Launchers, items: DeviceItems, here: Bool) -> _Table:
+    """Return a table with the launchers of the items that are its rows."""
     rows = items.row[here].astype(np.intp)
     columns: dict[str, Any] = {
-        name: _put(len(table), rows, values[here]) for name, values in found.columns().items()
+        name: _put(len(table), rows, values[here]) for name, values in origins.columns().items()
     }
     return replace(table, **columns)
 
 
 def launcher_figures(records: Records) -> LauncherFigures:
-    """The times of tasks that compute and of ops by what launched them, and by module.
+    """Return the times of computing tasks and ops by launching operator, and by module.
 
-    Sums are exact. There are at most MOST_ROWS rows each, of launching operators the longest, and
-    of modules those of as many levels as rows allow; what is left has a row for each phase, of
-    computing and of communication, where its names are OTHERS or not known.
+    Sums are exact. There are at most MOST_ROWS rows each: the longest launching operators, and
+    modules cut to as many levels as rows allow. The remainder has a row for each phase, of
+    computing and of communication, with the name OTHERS or none if unknown.
 
-    records: as `with_launchers` gives them, or some of those.
+    records: from `with_launchers`, or a part of them.
     """
     strings = StringPool()
     every = LauncherTimes.concat(
@@ -251,7 +251,7 @@ def launcher_figures(records: Records) -> LauncherFigures:
 def _each(
     records: Records, strings: StringPool, table: Tasks | CommunicationOps, rows: Rows
 ) -> LauncherTimes:
-    """A row for each of some rows of a table."""
+    """Return a row for each of some rows of a table."""
     lengths_ns = table.end_ns[rows] - table.start_ns[rows]
     names = {name: getattr(table, name)[rows] for name in _NAMES}
     return LauncherTimes.of(
@@ -272,14 +272,14 @@ _NAMES = ("launched_by", "operator", "module")
 
 
 def _summed(times: LauncherTimes) -> LauncherTimes:
-    """Return one row for each combination of what is told apart, the longest first."""
+    """Return one row for each combination of keys, the longest first."""
     keys, sums = ("communication", *_NAMES, "phase"), ("count", "total_ns")
     summed, _ = sum_rows(times, keys, sums, least=["shortest_ns"], greatest=["longest_ns"])
     return summed.take(np.argsort(-summed.total_ns, kind="stable"))
 
 
 def _with_others(times: LauncherTimes, names: Iterable[str], strings: StringPool) -> LauncherTimes:
-    """The longest rows, and the rest by phase under one name; what is not known has none."""
+    """Return the longest rows, and the remainder by phase as OTHERS; unknown names stay unknown."""
     if len(times) <= MOST_ROWS:
         return times
     rest, others = times[MOST_ROWS:], strings.code(OTHERS)
@@ -291,7 +291,7 @@ def _with_others(times: LauncherTimes, names: Iterable[str], strings: StringPool
 
 
 def _cut_to_levels(every: LauncherTimes, strings: StringPool) -> LauncherTimes:
-    """The times by module, with as many levels of their paths as rows allow."""
+    """Return the times by module, with as many levels of their paths as rows allow."""
     times = _summed(every)
     levels = max((strings[code].count("/") for code in distinct(times.module).tolist()), default=0)
     while len(times) > MOST_ROWS and levels:
@@ -308,18 +308,18 @@ def _outermost_levels(levels: int) -> Callable[[str], str]:
 
 
 NO_PATH = 0
-"""Path of what lies in no module, annotation or step."""
+"""Path outside of any module, annotation or step."""
 
 
 class ModulePaths:
-    """Paths of modules and annotations, numbered; the outermost comes first in each."""
+    """Numbered paths of modules and annotations, each from the outermost inwards."""
 
     def __init__(self, strings: StringPool) -> None:
         self._strings = strings
         self._numbers: dict[tuple[int, str], int] = {}
         self._texts = [""]
         self.around = [NO_PATH]
-        """By number: the path that a path lies in, whose number is lower."""
+        """By number: the enclosing path, which has a lower number."""
         self.is_step = [False]
         """By number: whether the path is a step alone."""
 
@@ -327,11 +327,11 @@ class ModulePaths:
         return len(self._texts)
 
     def text(self, number: int) -> str:
-        """The names on a path, joined by slashes."""
+        """Return the names on a path, joined by slashes."""
         return self._texts[number]
 
     def within(self, paths: Int64, names: Codes, steps: Bool) -> Int64:
-        """The paths of modules within other paths; a step is on no path but its own."""
+        """Return the paths of modules within other paths; a step is only on its own path."""
         keys, which = distinct_pairs(paths * 2 + steps, names.astype(np.int64))
         numbers = [self._number(key // 2, name, bool(key % 2)) for key, name in keys.tolist()]
         return np.array(numbers, np.int64)[which]
@@ -348,12 +348,11 @@ class ModulePaths:
 
 
 class CallChains(ColumnTable):
-    """What is around moments, one row for each, NO_ID for nothing.
+    """Calls around timestamps, one row each, NO_ID for none.
 
-    innermost, outermost: the rows of HostEvents of the operators; path: of modules and
-    annotations, NO_PATH for none; backward: whether autograd runs backward; forward: whether it
-    lies in what ran forward; paired: the row of HostEvents of the forward call whose gradient it
-    works out.
+    innermost, outermost: rows of the operators in HostEvents. path: of modules and annotations,
+    NO_PATH for none. backward: whether autograd runs backward. forward: whether a call around it
+    ran forward. paired: row in HostEvents of the forward call whose gradient it computes.
     """
 
     innermost: Int64 = column(np.int64, NO_ID)
@@ -370,32 +369,32 @@ def find_chains(
     pairs: tuple[Rows, Rows],
     paths: ModulePaths,
 ) -> CallChains:
-    """What is around the middle of calls, on their threads.
+    """Find the calls around the middle of other calls, on their threads.
 
     Args:
-        records: whose host events are read.
-        asked: (n,) rows of HostEvents; around one that is itself an operator, it comes first.
-        pairs: (p,) rows of forward calls, and of those that work out their gradients.
-        paths: where the paths are numbered.
+        records: records with the host events to read.
+        asked: (n,) rows of HostEvents; a row that is itself an operator counts as innermost.
+        pairs: (p,) rows of forward calls, and of the calls that compute their gradients.
+        paths: object that numbers the paths.
     """
     host = records.host
     calls = FrameworkCalls(host, records.strings)
-    telling, kinds = _telling_calls(host, calls.kinds)
+    calls_around, kinds = _telling_calls(host, calls.kinds)
     if not (kinds == CallKind.OPERATOR).any():
-        telling, kinds = _telling_calls(host, calls.library_kinds)
+        calls_around, kinds = _telling_calls(host, calls.library_kinds)
     forward_of = np.full(len(host), NO_ID)
     forward_of[pairs[1]] = pairs[0]
     has_gradient = np.zeros(len(host), np.bool_)
     has_gradient[pairs[0]] = True
-    found = CallChains.of(len(asked), {})
-    columns = {name: np.array(values) for name, values in found.columns().items()}
-    threads = host.thread[telling]
+    empty = CallChains.of(len(asked), {})
+    columns = {name: np.array(values) for name, values in empty.columns().items()}
+    threads = host.thread[calls_around]
     asked_threads = host.thread[asked]
     some = distinct(asked_threads)
     asking = dict(rows_by_value(asked_threads, some))
     for thread, of_thread in rows_by_value(threads, some):
         here = asking[thread]
-        lane = _Lane.of(host, telling[of_thread], kinds[of_thread], asked[here])
+        lane = _Lane.of(host, calls_around[of_thread], kinds[of_thread], asked[here])
         chains = lane.chains(calls, paths, forward_of, has_gradient)
         at = lane.around(host, asked[here])
         known = at >= 0
@@ -407,7 +406,7 @@ def find_chains(
 def _telling_calls(
     host: HostEvents, kinds_of: Callable[[Codes, Codes], npt.NDArray[np.int8]]
 ) -> tuple[Rows, Int64]:
-    """The host rows that are operators, modules or annotations, and the kind of each."""
+    """Return the host rows that are operators, modules or annotations, and the kind of each."""
     rows, kinds = [np.empty(0, np.intp)], [np.empty(0, np.int8)]
     for chunk in chunks(len(host)):
         kind = kinds_of(host.layer[chunk], host.name[chunk])
@@ -419,9 +418,9 @@ def _telling_calls(
 
 @dataclass(frozen=True)
 class _Lane:
-    """The telling calls of one thread in which something is asked, (n,), and what is around each.
+    """Calls of one thread that contain a requested call, (n,), with their kind and name.
 
-    around_operators: whether operators lie inside, asked or not.
+    around_operators: whether each contains operators, requested or not.
     """
 
     tree: CallTree
@@ -440,16 +439,16 @@ class _Lane:
         return cls(replace(tree, row=rows), kind, host.name[rows], inside > 0)
 
     def around(self, host: HostEvents, asked: Int64) -> Rows:
-        """Return the place of the innermost call around each that is asked, NO_CALL for none."""
+        """Return the place of the innermost call around each requested one, NO_CALL for none."""
         place = self.tree.places(asked)
         return np.where(place == NO_CALL, self.tree.open_at(_middle_ns(host, asked)), place)
 
     def chains(
         self, calls: FrameworkCalls, paths: ModulePaths, forward_of: Int64, has_gradient: Bool
     ) -> CallChains:
-        """What is around each call, itself included; from the outermost to the innermost."""
+        """Return the calls around each call, including itself, outermost first."""
         count = len(self.tree)
-        # The last place stands for "nothing around": -1 finds it.
+        # The last place stands for "nothing around", so that index -1 reads it.
         inner, outer, paired = (np.full(count + 1, NO_ID) for _ in range(3))
         path = np.full(count + 1, NO_PATH)
         backward, forward = np.zeros((2, count + 1), np.bool_)
@@ -481,11 +480,11 @@ class _Lane:
 
 
 def _middle_ns(host: HostEvents, rows: Int64) -> Int64:
-    """The middle of calls: the clocks of framework and runtime may differ by microseconds."""
+    """Return the middle of calls: clocks of framework and runtime may differ by microseconds."""
     return host.start_ns[rows] + (host.end_ns[rows] - host.start_ns[rows]) // 2
 
 
 def _number_inside(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
-    """How many moments, given in order, lie in each interval."""
-    found: Int64 = np.searchsorted(moments_ns, end_ns) - np.searchsorted(moments_ns, start_ns)
-    return found
+    """Return the number of timestamps, given in order, in each interval."""
+    count: Int64 = np.searchsorted(moments_ns, end_ns) - np.searchsorted(moments_ns, start_ns)
+    return count

@@ -1,4 +1,4 @@
-"""Types of operators by the names of operators, of GPU kernels, and of what launched those."""
+"""Operator types derived from the names of operators, GPU kernels and launching operators."""
 
 from __future__ import annotations
 
@@ -9,34 +9,35 @@ import string
 from timeline.records.task_kinds import function_parts
 
 MOST_CHARACTERS = 4096
-"""Longer names are of no operator, and some patterns take the square of their length."""
+"""Maximum length of an operator name; some patterns take quadratic time."""
 _NUMBERED = re.compile(r"-op\d+$")
 _NUMBERS = "0123456789_"
 _PLACE = re.compile(r"(?:stream \d+ )?task \d+(?: context \d+)? \(.*\)")
-"""What a task is called of which only its place is known."""
+"""Name of a task of which only its place is known."""
 _HASH = re.compile(r"_(?:[0-9a-f]{32,}|\d{16,})(?:_.*)?$")
-"""What the compiler adds to a name: a hash, and then how and for which shapes it compiled."""
+"""Suffix from the compiler: a hash, then compile mode and shapes."""
 _ENTRY = re.compile(r"(?:__kernel\d*|(?:_\d+)?_mix_ai[cv])$")
-"""Endings of entry points in a compiled kernel."""
+"""Suffixes of entry points in a compiled kernel."""
 _CALL = re.compile(r"aclnn([^_]*)(?:_[^_]+_(.+))?$")
 _PART = re.compile(r"(?:trans|.*[A-Za-z]\d+)_([A-Z]\w*)$")
-"""What a graph inserted, or a part of a numbered operator; other names are whole: Fused_Mul."""
+"""A node inserted by a graph, or a part of a numbered operator; other names are whole: Fused_Mul.
+"""
 _LAST_TYPE = re.compile(r"_([A-Z][A-Za-z0-9]*)$")
-"""The last piece of a name, if it is written as types are."""
+"""The last part of a name, if it is written like a type."""
 _INSIDE = re.compile(r".*[a-z]\d+(?:Left|Right)?(?=[A-Z][a-z])")
-"""The operator that another one was split from, with its number."""
+"""The numbered operator that another one was split from."""
 _TYPE = re.compile(r"[A-Z][A-Za-z0-9]*")
-"""How types are written; other names, as of kernels that are no operators, stay as they are."""
+"""Pattern of types; other names, such as those of custom kernels, stay as they are."""
 _VERSIONED = re.compile(r"(.*V\d)\d*$")
-"""Versions have one digit: TopKV241 is the copy 41 of TopKV2."""
+"""Versions have one digit: TopKV241 is copy 41 of TopKV2."""
 _COPIES = re.compile(r"(?:[0-9]+_)+")
 _MANGLED = re.compile(r"_Z([0-9]{1,9})(.+)")
 _NAMED_OTHERWISE = {"atomic_memset": "MemSet"}
-"""Types of operators that a graph adds by itself, by their names."""
+"""Types of operators that a graph adds by itself, by name."""
 
 
 def operator_type(name: str) -> str:
-    """The type of an operator of which only the name is known, empty where the name tells none.
+    """Return the type of an operator from its name, empty if the name has none.
 
     A graph names its operators `scope/Type-op12`, `Type12` or `trans_Type_12`, a part of one
     `Type12_Part` or `Type12LeftPart`, and a single call `aclnnCall_Kernel_Type` (names and types
@@ -64,7 +65,7 @@ def operator_type(name: str) -> str:
         kernel = shorter
     if kernel != symbol:
         kernel = kernel.removeprefix("te_")
-    copies = _COPIES.match(kernel[::-1])  # from the end, since searching for it takes a square
+    copies = _COPIES.match(kernel[::-1])  # from the end, since a search takes quadratic time
     kind = (kernel[: -copies.end()] if copies else kernel) or kernel
     if part := _PART.fullmatch(kind):
         kind = part[1]
@@ -77,7 +78,7 @@ def operator_type(name: str) -> str:
 
 
 def _function(symbol: str) -> str:
-    """The name of a function without its namespace, template and parameters, mangled or not.
+    """Return a function name without namespace, template and parameters, mangled or not.
 
     >>> _function("void ops::add_custom<half>(unsigned char*)"), _function("_Z10add_customPhS_")
     ('add_custom', 'add_custom')
@@ -97,7 +98,7 @@ _FRAMES = frozenset(
         "record_param_comms",
     }
 )
-"""What PyTorch records like operators, although everything runs inside of it."""
+"""Names that PyTorch records like operators, although everything runs inside them."""
 _OPERATOR = re.compile(r"\w+(?:::[\w.]+)*")
 _PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
 _GENERIC = re.compile(
@@ -107,7 +108,7 @@ _GENERIC = re.compile(
 )
 """Names of functions that run whatever their template argument does."""
 _INNER = frozenset({"detail", "impl", "internal", "kernel", "kernels", "device", "core", "std"})
-"""Names of namespaces that tell nothing."""
+"""Names of namespaces without information."""
 
 _BACKWARD = re.compile(r"bwd|backward|bprop|fmha_cutlassB|dot_do_o", re.IGNORECASE)
 _FAMILIES = (
@@ -139,7 +140,7 @@ _FAMILIES = (
     (r"^gemv(NSP|2[TN])|gemvx::", "cuBLAS GEMV"),
     (r"rocprim.*?\b(?!default)(?:wrapped_)?([a-z_]+?)_config(?:_selector)?\b", r"rocprim \1"),
 )
-"""Kernels of which a library has one for each shape and type: how they are named, and its name."""
+"""Families of library kernels with one kernel per shape and type: pattern and family name."""
 _TRITON = re.compile(r"triton_+")
 _TRITON_NUMBER = re.compile(r"_\d+$")
 _TUNED = re.compile(
@@ -148,11 +149,11 @@ _TUNED = re.compile(
     r"|_object_at_.*|_tensorptr.*"  # what a kernel of CuTe was called with
     r"|_f\d+_c\d+_r\d+_g\d+$"  # places in a graph of nvFuser
 )
-"""What tells kernels of one function apart that are made for other sizes and types."""
+"""Suffixes that distinguish kernels of one function for different sizes and types."""
 
 
 def launched_type(operator: str) -> str:
-    """The type of a kernel by the operator that launched it; empty for a frame or annotation.
+    """Return the type of a kernel from its launching operator; empty for a frame or annotation.
 
     >>> launched_type("aten::mm"), launched_type("triton_poi_fused_add_mul_3")
     ('aten::mm', 'triton_poi_fused_add_mul')
@@ -165,10 +166,10 @@ def launched_type(operator: str) -> str:
 
 
 def kernel_type(name: str) -> str:
-    """The type of a kernel of which only the name is known: its family, else its function.
+    """Return the type of a kernel from its name: its family, else its function.
 
-    Template arguments and parameters are no part of it, nor are namespaces, unless the function
-    has a name that says nothing.
+    Template arguments and parameters are left out, and so are namespaces, unless the function has a
+    generic name.
 
     >>> kernel_type("void at::native::reduce_kernel<512, 1, at::Sum<float> >(at::Sum<float>)")
     'reduce_kernel'
@@ -195,19 +196,19 @@ def kernel_type(name: str) -> str:
 
 @functools.cache
 def _families() -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Compiled when the first kernel of a GPU is seen: NPUs have none."""
+    """Compile the patterns when the first kernel of a GPU is seen: NPUs have none."""
     return tuple((re.compile(pattern), family) for pattern, family in _FAMILIES)
 
 
 def _family(subject: str) -> str:
     for pattern, family in _families():
-        if found := pattern.search(subject):
-            spelled = found.expand(family)
-            is_backward = spelled.endswith(" attention") and _BACKWARD.search(subject)
-            return f"{spelled} backward" if is_backward else spelled
+        if match := pattern.search(subject):
+            name = match.expand(family)
+            is_backward = name.endswith(" attention") and _BACKWARD.search(subject)
+            return f"{name} backward" if is_backward else name
     return ""
 
 
 def _without_number(name: str) -> str:
-    """The name without the number that tells the kernels of one compiled graph apart."""
+    """Return the name without the number that distinguishes the kernels of one compiled graph."""
     return _TRITON_NUMBER.sub("", name) if _TRITON.match(name) else name

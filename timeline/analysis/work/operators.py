@@ -1,4 +1,4 @@
-"""How long each kind of operator took, in all and by step, and what was before each kernel."""
+"""Time of operators, in total and by step, and the gap before each kernel."""
 
 from __future__ import annotations
 
@@ -39,17 +39,17 @@ from timeline.records.tables import GPU, CommunicationOps, Records, Spans, Tasks
 from timeline.records.task_kinds import collective_kind
 
 HOST_CORE = "host"
-"""The core of operators of which only the host is recorded."""
+"""Core of operators recorded only on the host."""
 LONGEST_OPS = 20
-"""Communication ops that are named one by one."""
+"""Number of communication ops listed individually."""
 
 
 class OperatorTimes(ColumnTable):
-    """One row per operator: what it is, and how often and how long it ran.
+    """Number and duration of runs, one row per operator.
 
-    type: the operator's type as the profile tells it, else as its name does, else what ran it; or
-    the kind of collective. core: what ran it (the task type), not given for communication. name,
-    shapes (of the inputs): not given where all operators of a type are one row.
+    type: the operator's type from the profile, else from its name, else the core that ran it; or
+    the kind of collective. core: the task type, NO_NAME for communication. name, shapes (of the
+    inputs): NO_NAME if all operators of a type share a row.
     """
 
     communication: Bool = column(np.bool_)
@@ -62,18 +62,18 @@ class OperatorTimes(ColumnTable):
     shortest_ns: Int64 = column(np.int64)
     longest_ns: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64, 0)
-    """From the kernels before to its runs, see `kernel_waits`."""
+    """Total gap before its runs, see `kernel_waits`."""
 
 
 class OperatorLengths(ColumnTable):
-    """How long each operator ran each time, a row per time; operator: its row in OperatorTimes."""
+    """Durations of single runs of operators, one row each; operator: row in OperatorTimes."""
 
     operator: Int64 = column(np.int64)
     length_ns: Int64 = column(np.int64)
 
 
 class LongestOps(Spans):
-    """The communication ops that took longest, longest first."""
+    """The longest communication ops, longest first."""
 
     name: Codes = column(np.int32)
     group: Codes = column(np.int32)
@@ -83,26 +83,26 @@ class LongestOps(Spans):
 
 @dataclass(frozen=True, slots=True)
 class OperatorFigures:
-    """The operators of one rank; codes are positions in `strings`.
+    """Operators of one rank; codes are positions in `strings`.
 
-    lengths: of all times that operators ran, or none where they were not asked for or are too many.
+    lengths: durations of all runs, empty if not requested or too many.
     """
 
     strings: tuple[str, ...] = ("",)
     times: OperatorTimes = field(default_factory=OperatorTimes.empty)
     longest: LongestOps = field(default_factory=LongestOps.empty)
     tells_waits: bool = False
-    """Whether it was looked at what was before each."""
+    """True if gaps before kernels were measured."""
     lengths: OperatorLengths = field(default_factory=OperatorLengths.empty)
 
     def moved(self, move: ClockMove) -> OperatorFigures:
-        """The figures, moved to another clock."""
+        """Return the figures on another clock."""
         return replace(self, longest=self.longest.moved(move))
 
 
 @dataclass(frozen=True)
 class TaskTypes:
-    """What type and core each task has, as codes of other strings, by the codes of its columns."""
+    """Types and cores of tasks, as codes of other strings, by the codes of their columns."""
 
     given: Codes
     derived: Codes
@@ -110,7 +110,7 @@ class TaskTypes:
 
     @classmethod
     def of(cls, records: Records, strings: StringPool) -> TaskTypes:
-        """The types of the tasks that compute; of large tables some rows at a time."""
+        """Return the types of the tasks that compute, read in chunks."""
         tasks, pool = records.tasks, records.strings
         types, names, cores = np.zeros((3, len(pool)), np.bool_)
         for rows in computing_rows(tasks):
@@ -124,7 +124,7 @@ class TaskTypes:
         )
 
     def at(self, tasks: Tasks, rows: Rows) -> tuple[Codes, Codes]:
-        """The type and the core of some tasks that compute."""
+        """Return the type and the core of computing tasks."""
         cores = self.core[tasks.task_type[rows]]
         given, derived = self.given[tasks.op_type[rows]], self.derived[tasks.name[rows]]
         return _first_given(given, derived, cores), cores
@@ -138,12 +138,12 @@ def operator_figures(
     most_lengths: int = 0,
     waits: KernelWaits | None = None,
 ) -> OperatorFigures:
-    """How long each type of operator took, or each operator by its name.
+    """Return the time of each type of operator, or of each operator by name.
 
-    iterations: (ops,) step of each communication op, NO_ID for none. most_names: how many
-    operators, and how many communication ops, have rows of their own: those that take longest.
-    The others of a type are one row without a name. most_lengths: how many single lengths may be
-    given; of more, none is. waits: what was before each kernel, where that is told.
+    iterations: (ops,) step of each communication op, NO_ID for none. most_names: maximum number of
+    operators, and of communication ops, with rows of their own, longest first; the others of a type
+    share a row without a name. most_lengths: maximum number of single durations; if there are more,
+    none are returned. waits: gaps before kernels, if measured.
     """
     strings = StringPool()
     with_lengths = int(records.tasks.compute.sum()) + len(records.ops) <= most_lengths
@@ -161,16 +161,16 @@ def operator_figures(
 
 
 def host_operators(records: Records) -> OperatorFigures:
-    """How long operators of the framework took on the host, without those that they called."""
+    """Return the host time of the framework's operators, without the operators they called."""
     host, strings = records.host, StringPool()
     kinds = FrameworkCalls(host, records.strings).kinds(host.layer, host.name)
     rows = np.flatnonzero((kinds == CallKind.OPERATOR) & (host.end_ns > host.start_ns))
     own_ns = host.end_ns[rows] - host.start_ns[rows]
     _, lane = distinct_pairs(host.process[rows], host.thread[rows])
     for _, of_thread in rows_by_value(lane):
-        its = rows[of_thread]
-        order = np.lexsort((-host.end_ns[its], host.start_ns[its]))
-        start_ns, end_ns = host.start_ns[its[order]], host.end_ns[its[order]]
+        thread_rows = rows[of_thread]
+        order = np.lexsort((-host.end_ns[thread_rows], host.start_ns[thread_rows]))
+        start_ns, end_ns = host.start_ns[thread_rows[order]], host.end_ns[thread_rows[order]]
         around = open_around(start_ns, end_ns)
         inner = np.flatnonzero(around >= 0)
         within_ns = np.minimum(end_ns[inner], end_ns[around[inner]]) - start_ns[inner]
@@ -191,7 +191,7 @@ def _computing(
     *,
     lengths: bool,
 ) -> tuple[OperatorTimes, list[OperatorLengths]]:
-    """The operators that compute; of large tables some rows at a time."""
+    """Return the operators that compute, read in chunks."""
     tasks, pool = records.tasks, records.strings
     used, shapes = np.zeros((2, len(pool)), np.bool_)
     name_ns = np.zeros(len(pool), np.int64)
@@ -215,10 +215,10 @@ def _computing(
             keys["name"] = name[codes]
             keys["shapes"] = np.where(named[codes], shape[tasks.input_shapes[rows]], NO_NAME)
         waited_ns = None if waits is None else waits.tasks[rows]
-        part, its_lengths = _times(keys, tasks.end_ns[rows] - tasks.start_ns[rows], waited_ns)
+        part, part_lengths = _times(keys, tasks.end_ns[rows] - tasks.start_ns[rows], waited_ns)
         if lengths:
             first = sum(map(len, parts))
-            kept.append(replace(its_lengths, operator=its_lengths.operator + first))
+            kept.append(replace(part_lengths, operator=part_lengths.operator + first))
         parts.append(part)
     times, operator = _summed(OperatorTimes.concat(parts))
     return times, [replace(part, operator=operator[part.operator]) for part in kept]
@@ -240,30 +240,30 @@ def _communicating(
 
 
 def computing_rows(tasks: Tasks) -> Iterator[Rows]:
-    """The tasks that compute, some thousand at a time."""
+    """Yield the rows of tasks that compute, in chunks."""
     for chunk in chunks(len(tasks)):
         yield np.flatnonzero(tasks.compute[chunk]) + chunk.start
 
 
 def _first_given(*columns: Codes) -> Codes:
-    """The first name that each row has in any of some columns."""
-    *before, found = columns
+    """Return the first given name of each row among several columns."""
+    *before, names = columns
     for earlier in reversed(before):
-        found = np.where(earlier == NO_NAME, found, earlier)
-    return found
+        names = np.where(earlier == NO_NAME, names, earlier)
+    return names
 
 
 def _translation(
     strings: StringPool, pool: StringPool, used: Bool, meaning: Callable[[str], str] = str
 ) -> Codes:
-    """The codes that those used of a pool have among the strings, by their code in the pool."""
+    """Return the codes of used strings of a pool among other strings, by their code in the pool."""
     table = np.zeros(len(pool), np.int32)
     table[used] = strings.translate(np.flatnonzero(used).astype(np.int32), pool, meaning)
     return table
 
 
 def _longest_names(name_ns: Int64, most: int) -> Bool:
-    """Of all names, given the time of each, the most that take longest."""
+    """Return a mask of the names with the most time, at most `most`."""
     longest = np.zeros(len(name_ns), np.bool_)
     longest[np.argsort(-name_ns, kind="stable")[:most]] = True
     longest[NO_NAME] = False
@@ -277,7 +277,7 @@ def _times(
     *,
     communication: bool = False,
 ) -> tuple[OperatorTimes, OperatorLengths]:
-    """One row for each distinct combination of keys, and the row of each length."""
+    """Return one row for each distinct combination of keys, and the row of each length."""
     once = np.ones(len(lengths_ns), np.int64)
     times, operator = _summed(
         OperatorTimes.of(
@@ -297,7 +297,7 @@ def _times(
 
 
 def _summed(times: OperatorTimes) -> tuple[OperatorTimes, Int64]:
-    """Return one row for each operator, and the row of each."""
+    """Return one row for each operator, and the row of each input row."""
     keys, sums = ("type", "core", "name", "shapes"), ("count", "total_ns", "waited_ns")
     return sum_rows(times, keys, sums, least=["shortest_ns"], greatest=["longest_ns"])
 
@@ -318,7 +318,7 @@ def _longest(
 
 @dataclass(frozen=True)
 class KernelWaits:
-    """How long nothing of what came before ran until each began, in ns.
+    """Gap before each kernel in which no earlier work ran, in ns.
 
     tasks: (tasks,), 0 for those that do not compute. ops: (ops,).
     """
@@ -328,14 +328,14 @@ class KernelWaits:
 
 
 def kernel_waits(records: Records, membership: Membership | None = None) -> KernelWaits:
-    """From the end of the kernel before to the start of each, 0 where that is later.
+    """Return the gap from the end of the previous kernel to the start of each, at least 0.
 
-    Kernels are tasks that compute and communication ops, in order of start. It is what CANN calls
-    Wait Time in kernel_details.csv and op_summary.csv: 0 for the first, and the kernel before is
-    the one that began before, even if an earlier one still runs.
+    Kernels are computing tasks and communication ops, in order of start. This is Wait Time in
+    CANN's kernel_details.csv and op_summary.csv: 0 for the first, and the previous kernel is the
+    one that began before, even if an earlier one still runs.
 
-    membership: where only some steps are selected. Then the first kernel of a step has no other
-    before it, since what ran in between is not known.
+    membership: given if only some steps are selected. The first kernel of a step then has no
+    predecessor, since the work in between is not known.
     """
     computing = np.flatnonzero(records.tasks.compute)
     start_ns = np.concatenate([records.tasks.start_ns[computing], records.ops.start_ns])
@@ -357,14 +357,17 @@ _KEYS = ("level", "step", "side", "kind", "name", "shapes")
 
 @dataclass(frozen=True, slots=True)
 class OperatorSteps:
-    """Runs of operators by step; texts are codes, which are positions in `strings`."""
+    """Runs of operators by step; codes are positions in `strings`."""
 
     strings: tuple[str, ...] = ("",)
     runs: OperatorRuns = field(default_factory=OperatorRuns.empty)
 
     def limited(self, most: int) -> OperatorSteps:
-        """The same with so many rows at most: types that take least share a row a step, and single
-        operators and kernels go where there is no room for all of them."""
+        """Limit the number of rows.
+
+        The types with the least time share a row per step, and single operators and kernels are
+        dropped if there is no room for all of them.
+        """
         return replace(self, runs=_limited(self.runs, most))
 
 
@@ -376,12 +379,14 @@ def operator_steps(
     most: int,
     names: bool = False,
 ) -> OperatorSteps:
-    """The runs of operators by step and type, as the profiler tells them, else of all tasks.
+    """Return the runs of operators by step and type.
 
-    membership: the steps of the tasks and communication ops of the records, those in none are in
-    no row. told: what is selected of the small tables of the records. most: how many rows there may
-    be; types that take least have a row together then. names: whether rows of tasks tell single
-    operators and their shapes apart too, beside those of types.
+    They come from the profiler's tables if there are any, else from all tasks.
+
+    membership: the steps of the tasks and communication ops; those in no step are left out. told:
+    the selected small tables of the records. most: maximum number of rows; the types with the least
+    time then share one. names: whether tasks also get rows per operator and shapes, besides those
+    of types.
     """
     if len(records.profiler_tables.of(OperatorRuns)):
         return OperatorSteps(tuple(told.strings), told.of(OperatorRuns)).limited(most)
@@ -394,7 +399,7 @@ def operator_steps(
 def _runs_of(
     records: Records, membership: Membership, strings: StringPool, level: RunLevel
 ) -> OperatorRuns:
-    """Return the runs in steps by type, or by name too; steps of several graphs are one."""
+    """Return the runs in steps by type, or by name too; steps of several graphs are merged."""
     tasks, ops, pool = records.tasks, records.ops, records.strings
     types, parts = TaskTypes.of(records, strings), list[OperatorRuns]()
 
@@ -421,7 +426,7 @@ def _runs_of(
 
 
 def _joined(runs: OperatorRuns) -> OperatorRuns:
-    """Return one row for rows that are equal in all but their sums."""
+    """Merge rows that are equal in all but their sums."""
     return sum_rows(runs, (*_KEYS, "rest"), ("count", "total_ns"))[0]
 
 
@@ -441,7 +446,7 @@ def _with_rest(types: OperatorRuns, most: int) -> OperatorRuns:
     total_ns = np.where(types.rest[groups.first], -1, groups.sum(types.total_ns))
     kept = np.argsort(-total_ns, kind="stable")[: max(0, most // len(steps) - 1)]
     rest = types.rest | ~np.isin(groups.group, kept)
-    # Of more steps than there may be rows, the last ones share the last row, which has no step.
+    # With more steps than allowed rows, the last ones share the last row, which has no step.
     named = ~rest | np.isin(types.step, steps[: most - 1] if len(steps) > most else steps)
     nothing = np.int32(NO_NAME)
     return _joined(
@@ -459,8 +464,8 @@ def _with_rest(types: OperatorRuns, most: int) -> OperatorRuns:
 class TaskFlops(Columnar):
     """Operations by the name of a task: each column has a value for each code of a StringPool.
 
-    flop and flop_per_s are those of all units together, NO_ID where the profiler tells none. The
-    shares of the peak are from 0 to 1: of the operator, or where units are told apart of each.
+    flop and flop_per_s are sums over all units, NO_ID if the profiler has none. The shares of the
+    peak are from 0 to 1: of the operator, or of each unit if they are separate.
     """
 
     flop: Int64
@@ -471,13 +476,13 @@ class TaskFlops(Columnar):
 
 
 def task_flops(records: Records) -> TaskFlops | None:
-    """What files of a rank tell of its tasks by their names; None where they tell nothing."""
+    """Return the operations of a rank's tasks by name, from its files; None if there are none."""
     table, named = records.profiler_tables.of(FlopRows), records.profiler_tables.strings
     table = table.take(table.level == FlopLevel.OPERATOR)
     if not len(table):
         return None
-    found = [records.strings.find(named[code]) for code in table.name.tolist()]
-    code = np.array([NO_NAME if one is None else one for one in found], np.int64)
+    codes = [records.strings.find(named[code]) for code in table.name.tolist()]
+    code = np.array([NO_NAME if one is None else one for one in codes], np.int64)
     table, code = table.take(code != NO_NAME), code[code != NO_NAME]
     if not len(table):
         return None
@@ -496,10 +501,10 @@ def task_flops(records: Records) -> TaskFlops | None:
 
 
 def _sum_by_code(code: Int64, values: Int64, count: int) -> Int64:
-    """The sum over the units of each name, NO_ID where none is told."""
+    """Return the sum over the units of each name, NO_ID if there is none."""
     given = values != NO_ID
     sums = np.zeros(count, np.int64)
     np.add.at(sums, code[given], values[given])
-    told = np.zeros(count, np.bool_)
-    told[code[given]] = True
-    return np.where(told, sums, NO_ID)
+    has_value = np.zeros(count, np.bool_)
+    has_value[code[given]] = True
+    return np.where(has_value, sums, NO_ID)

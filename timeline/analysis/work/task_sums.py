@@ -1,4 +1,4 @@
-"""Sums of HCCL tasks and copies: by what they do, and by the link that they move data over."""
+"""Sums of HCCL tasks and copies, by kind of task and by link."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from timeline.records.task_kinds import collective_kind
 
 
 class TaskTimes(ColumnTable):
-    """One row per kind of device task that moves, reduces or notifies.
+    """Sums of device tasks that move, reduce or notify, one row per kind.
 
-    hccl: whether it is an HCCL task, or else a copy or fill of memory. collective: the kind of
-    collective that an HCCL task belongs to, not given where nothing tells. task: what it does, such
-    as Notify_Wait. size_bytes: what those that tell it moved.
+    hccl: True for HCCL tasks, False for copies or fills of memory. collective: kind of the
+    collective of an HCCL task, NO_NAME if unknown. task: name, such as Notify_Wait. size_bytes:
+    bytes moved, of tasks with a known size.
     """
 
     hccl: Bool = column(np.bool_)
@@ -37,14 +37,14 @@ class TaskTimes(ColumnTable):
 
 @dataclass(frozen=True)
 class TaskSums:
-    """The HCCL tasks and copies of one rank; codes are positions in `strings`."""
+    """HCCL tasks and copies of one rank; codes are positions in `strings`."""
 
     strings: tuple[str, ...] = ("",)
     times: TaskTimes = field(default_factory=TaskTimes.empty)
 
 
 def sum_tasks(records: Records) -> TaskSums:
-    """Sum up HCCL tasks by kind of collective and name, and copies by name."""
+    """Sum HCCL tasks by kind of collective and name, and copies by name."""
     strings = StringPool()
     times = TaskTimes.concat([_hccl_times(records, strings), _copy_times(records, strings)])
     return TaskSums(tuple(strings), times)
@@ -75,12 +75,12 @@ def _copy_times(records: Records, strings: StringPool) -> TaskTimes:
 
 
 def are_hccl_tasks(tasks: Tasks, planes: PlaneTasks) -> Bool:
-    """Which tasks are twins of HCCL tasks: of the same interval."""
+    """Return a mask of the tasks that duplicate HCCL tasks, with the same interval."""
     start_ns = np.concatenate([planes.start_ns, tasks.start_ns])
     end_ns = np.concatenate([planes.end_ns, tasks.end_ns])
     interval = group_numbers(len(start_ns), [start_ns, end_ns])
-    found: Bool = np.isin(interval[len(planes) :], interval[: len(planes)])
-    return found
+    are_duplicates: Bool = np.isin(interval[len(planes) :], interval[: len(planes)])
+    return are_duplicates
 
 
 def _summed(
@@ -94,7 +94,7 @@ def _summed(
 
 
 def _op_names(records: Records) -> Codes:
-    """The name of the op of each HCCL task: as told, else that of its group that runs meanwhile."""
+    """Return the op name of each HCCL task, from the op of its group running then if not given."""
     planes, ops = records.planes, records.ops
     names = planes.op.copy()
     ops_of = dict(rows_by_value(ops.group))
@@ -102,17 +102,17 @@ def _op_names(records: Records) -> Codes:
     for group, at_rows in rows_by_value(planes.group[without]):
         rows, of_group = without[at_rows], ops_of.get(group, NO_ROWS)
         if len(of_group):
-            # A task may begin in the nanosecond in which its op ends.
+            # A task may begin in the same nanosecond in which its op ends.
             at = open_at(planes.start_ns[rows], ops.start_ns[of_group], ops.end_ns[of_group] + 1)
             names[rows[at >= 0]] = ops.name[of_group[at[at >= 0]]]
     return names
 
 
 class LinkTimes(ColumnTable):
-    """One row per link: from which rank to which, over what, and what its tasks moved.
+    """Sums of tasks that move data, one row per link: source, target and kind of link.
 
-    count: 0 where only sums of them are known. group: that which ranks are numbers of, where there
-    are several of unknown members; NO_NAME where ranks are numbers among all.
+    count: 0 if only sums are known. group: group that the ranks are numbers of, if there are
+    several of unknown members; NO_NAME if ranks are global.
     """
 
     source_rank: Int64 = column(np.int64)
@@ -126,10 +126,10 @@ class LinkTimes(ColumnTable):
 
 @dataclass(frozen=True, slots=True)
 class RankLinks:
-    """The links that one rank used; codes are positions in `strings`.
+    """Links used by one rank; codes are positions in `strings`.
 
-    in_groups: whether ranks are numbers inside groups that nothing names, so that those of several
-    ranks are not the same links, and a link from a rank to itself may be one.
+    in_groups: whether ranks are numbers inside unnamed groups. If so, equal links of several ranks
+    are not the same link, and a link may lead from a rank to itself.
     """
 
     strings: tuple[str, ...] = ("",)
@@ -138,14 +138,14 @@ class RankLinks:
 
 
 def rank_links(records: Records, steps: frozenset[int] | None, *, whole: bool) -> RankLinks:
-    """Sum up the HCCL tasks that move data from one rank to another.
+    """Sum the HCCL tasks that move data between ranks.
 
-    Where there are none, the profiler's own sums stand for them: the matrix of links that it writes
-    beside a trace, or else those of MindSpore's hccl_raw.
+    If there are none, the profiler's own sums are used: the link matrix beside a trace, or else
+    MindSpore's hccl_raw.
 
     Args:
-        steps: those that are selected, None for all.
-        whole: whether steps are selected as a whole, as the profiler sums them up.
+        steps: selected steps, None for all.
+        whole: whether whole steps are selected, as in the profiler's sums.
     """
     links = _of_tasks(records)
     for read in (_of_profiler, _of_hccl_raw) if whole else ():
@@ -197,7 +197,7 @@ def _of_tasks(records: Records) -> RankLinks:
             & (planes.source_rank[chunk] != planes.target_rank[chunk])
         )
         rows = np.flatnonzero(moving) + chunk.start
-        # The name of the link where it is given, else of what carries it.
+        # The name of the link if given, else of its transport.
         named, carrier = planes.link[rows], planes.transport[rows]
         link = strings.translate(np.where(named != NO_NAME, named, carrier), records.strings)
         parts.append(
@@ -217,7 +217,7 @@ def _of_tasks(records: Records) -> RankLinks:
 
 
 def _apart(unknown: Codes, group: Codes) -> Codes:
-    """The group of each row that must be told apart: of several groups of unknown members."""
+    """Return the group of each row if there are several groups of unknown members, else NO_NAME."""
     return np.where(np.isin(group, unknown) & (len(unknown) > 1), group, np.int32(NO_NAME))
 
 

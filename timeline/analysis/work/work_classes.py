@@ -1,4 +1,4 @@
-"""Classes of device work, such as matmul: of operators, of kernels, and of what launched them."""
+"""Classes of device work, such as matmul, derived from operators, kernels and launching calls."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ CLASSES = (
     AI_CPU,
     OTHER,
 )
-"""All classes, in the order in which they are told."""
+"""All classes, in display order."""
 
 _WORD = r"(?<![a-z0-9])(?:{})(?![a-z0-9])"
 """A whole word between underscores and colons."""
 _GPU_PATTERNS = (
-    # Compiled kernels are named after operators beside which they only move or add up.
+    # Compiled kernels may be named after operators although they only move or add.
     (VECTOR, r"^triton_(?:poi|red|per|for|spl|unk)_"),
     (
         PAGED_ATTENTION,
@@ -77,15 +77,17 @@ _GPU_PATTERNS = (
         r"|contiguous|permute)$",
     ),
 )
-"""What the launching operator or the kernel of a GPU is called, in small letters; the first that
-matches counts, and all else is vector."""
+"""Lower-case patterns of the names of launching operators or GPU kernels.
+
+The first match counts; everything else is vector.
+"""
 
 
 def tells_vector(*runs: Iterable[str]) -> bool:
-    """Return whether runs tell vector cores from cube cores alike by the task types that they hold.
+    """Return whether the task types of all runs distinguish vector from cube cores in the same way.
 
-    Traces call both AI_CORE, as do chips on which one core does both; GPUs have neither. What the
-    runtime calls KERNEL_AICORE, as databases of level 0 do, others divide into AI_CORE and MIX_AIV.
+    Traces call both AI_CORE, as do chips on which one core does both; GPUs have neither. Databases
+    of level 0 use the runtime's KERNEL_AICORE for tasks that others split into AI_CORE and MIX_AIV.
     """
     by_runtime = set()
     for cores in map(frozenset, runs):
@@ -98,25 +100,25 @@ def tells_vector(*runs: Iterable[str]) -> bool:
 
 
 def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
-    """The class of an operator, one of `CLASSES`.
+    """Return the class of an operator, one of `CLASSES`.
 
     Types decide as in the overall table of msprof-analyze compare: FlashAttention*,
-    PagedAttention*, Conv* and *MatMul*, then cube or vector by what ran it; vector operators that
-    only change layout or type (TransData, Transpose, Cast) are apart. Otherwise than there, types
-    decide on those too and not names, all tensor moves are apart and not those of copies alone,
-    and so is the AI CPU, which counts as vector there. Of kernels of GPUs the operator that
-    launched them decides, and then their own name.
+    PagedAttention*, Conv* and *MatMul*, then the cube or vector core that ran it; vector operators
+    that only change layout or type (TransData, Transpose, Cast) form their own class. Unlike there,
+    these are also recognised by type and not by name, all tensor moves form a class instead of
+    copies alone, and so does the AI CPU, which counts as vector there. Kernels of GPUs are
+    classified by the operator that launched them, then by their own name.
 
     Args:
         kind: the type.
-        name: of the operator; needed for kernels of GPUs alone.
+        name: of the operator; used only for kernels of GPUs.
         core: the task type.
-        told: whether cube and vector are told apart; see `tells_vector`.
+        told: whether cube and vector are distinguished; see `tells_vector`.
     """
     lower, unit = kind.lower(), unit_of(core)
     if core.lower() in GPU_KERNEL_TYPES:
-        found = _named_gpu_class(kind) or gpu_kernel_class(name)
-        return EITHER if found == VECTOR and not told else found
+        gpu_class = _named_gpu_class(kind) or gpu_kernel_class(name)
+        return EITHER if gpu_class == VECTOR and not told else gpu_class
     if "flashattention" in lower:
         return FLASH_ATTENTION
     if "pagedattention" in lower:
@@ -139,18 +141,18 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
 
 
 def gpu_kernel_class(name: str) -> str:
-    """The class of a kernel of a GPU by its own name, vector where that tells no other."""
+    """Return the class of a GPU kernel by its own name, vector if no pattern matches."""
     return _named_gpu_class(kernel_type(name)) or VECTOR
 
 
 @functools.cache
 def _gpu_patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
-    """Compiled when the first kernel of a GPU is seen: NPUs have none."""
+    """Compile the patterns when the first kernel of a GPU is seen: NPUs have none."""
     return tuple((label, re.compile(pattern)) for label, pattern in _GPU_PATTERNS)
 
 
 def _named_gpu_class(name: str) -> str:
-    """The class that a name tells, empty for none."""
+    """Return the class of the first pattern that matches a name, empty for none."""
     lower = name.lower()
     return next((label for label, pattern in _gpu_patterns() if pattern.search(lower)), "")
 
@@ -160,10 +162,10 @@ Classes = npt.NDArray[np.int8]
 
 
 class WorkClass(enum.IntEnum):
-    """What a device task is for a comparison; each is one thing only."""
+    """Class of a device task in a comparison; classes are disjoint."""
 
     UNKNOWN = 0
-    """Nothing tells what it is."""
+    """There is no evidence of its class."""
     FORWARD_CONVOLUTION = 1
     BACKWARD_CONVOLUTION = 2
     FORWARD_ATTENTION = 3
@@ -171,19 +173,19 @@ class WorkClass(enum.IntEnum):
     PAGED_ATTENTION = 5
     MATMUL = 6
     CUBE = 7
-    """Whatever else runs on a cube core."""
+    """Other work on a cube core."""
     VECTOR = 8
-    """Whatever else runs on a vector core."""
+    """Other work on a vector core."""
     SDMA = 9
     LCCL = 10
     CUBE_OR_VECTOR = 11
-    """Whatever else runs on a core of which the run does not tell whether it is cube or vector."""
+    """Other work on a core that the run does not identify as cube or vector."""
     OTHER = 12
-    """What runs on another unit, such as the AI CPU, or no kernel at all."""
+    """Work on another unit, such as the AI CPU, or not a kernel."""
 
     @property
     def metric(self) -> str:
-        """What a comparison calls it, empty where it has no row of its own."""
+        """Return the name in a comparison, empty if it has no row of its own."""
         return _METRICS.get(self, "")
 
 
@@ -210,10 +212,13 @@ _ATTENTION_CALLS = (
 _CONVOLUTION_CALLS = ("aten::conv",)
 _MATMUL_CALLS = ("aten::addmm", "aten::bmm", "aten::mm", "aten::matmul")
 _BACKWARD = ("bwd", "backward", "back", "grad")
-"""What names hold, in small letters, of operators and kernels that work out gradients."""
+"""Lower-case parts of the names of operators and kernels that compute gradients."""
 _CUTLASS = "cutlass"
-"""What kernels of GPUs hold that multiply matrices. msprof-analyze takes any with gemm or conv for
-such, and so those of FBGEMM that only permute."""
+"""Part of the names of GPU kernels that multiply matrices.
+
+msprof-analyze takes any name with gemm or conv for such a kernel, including those of FBGEMM that
+only permute.
+"""
 _GPU_CLASSES = {
     "paged attention": WorkClass.PAGED_ATTENTION,
     "flash attention": WorkClass.FORWARD_ATTENTION,
@@ -226,15 +231,15 @@ _OF_BACKWARD = {
 }
 _NOT_TOLD = frozenset({"", "N/A"})
 _LCCL_KERNEL = "kernel_aivec"
-"""What kernels of LCCL, which have no name of their own, are called."""
+"""Name of LCCL kernels, which have none of their own."""
 _EVENT_WAITS = frozenset({"EVENT_WAIT_SQE", "EVENT_WAIT"})
 
 
 class ClassTimes(ColumnTable):
-    """One row per way to tell classes, and class that has a metric.
+    """Number and duration of tasks, one row per classification and class with a metric.
 
-    launch: whether by what launched the work, or else by the kernel. known: whether the rank tells
-    which work is of the class; count and total_ns are 0 where it does not.
+    launch: True for classes by launching call, False for classes by kernel. known: whether the rank
+    identifies the work of the class; count and total_ns are 0 if not.
     """
 
     launch: Bool = column(np.bool_)
@@ -245,13 +250,13 @@ class ClassTimes(ColumnTable):
 
 
 def with_work_classes(records: Records) -> Records:
-    """The records of a rank, whose tasks tell their classes.
+    """Return the records of a rank with the classes of its tasks.
 
-    A kernel is of one class, in this order: SDMA of tensor moves and paged attention, which names
-    and types tell; attention, convolution and matmul, by the call of the framework that launched
-    it, else by its type; then what ran it. Communication is of none. Copies on streams that compute
-    are SDMA by launch; by kernel only kernels are. As msprof-analyze has it (`compare`,
-    categorize_computing_performance_data), but what runs on neither core is OTHER, not vector.
+    A kernel has one class, in this order: SDMA of tensor moves and paged attention, by name and
+    type; attention, convolution and matmul, by the framework call that launched it, else by its
+    type; then the core that ran it. Communication has none. Copies on computing streams are SDMA by
+    launch; by kernel only kernels are. This follows msprof-analyze (`compare`,
+    categorize_computing_performance_data), except that work on neither core is OTHER, not vector.
     """
     tasks = records.tasks
     by_kernel = np.zeros(len(tasks), np.int8)
@@ -263,11 +268,11 @@ def with_work_classes(records: Records) -> Records:
     if calls is None or not (moments_ns != NO_TIME).any():
         by_launch[computing] = WorkClass.UNKNOWN
     else:
-        told_first = np.isin(by_kernel[computing], (WorkClass.SDMA, WorkClass.PAGED_ATTENTION))
-        asking = np.flatnonzero((moments_ns != NO_TIME) & ~told_first)
-        found = calls.classes_at(moments_ns[asking])
+        is_fixed = np.isin(by_kernel[computing], (WorkClass.SDMA, WorkClass.PAGED_ATTENTION))
+        asking = np.flatnonzero((moments_ns != NO_TIME) & ~is_fixed)
+        classes = calls.classes_at(moments_ns[asking])
         by_launch[computing[asking]] = np.where(
-            found == WorkClass.UNKNOWN, by_kernel[computing[asking]], found
+            classes == WorkClass.UNKNOWN, by_kernel[computing[asking]], classes
         )
         by_launch[_copies_of_computing(records)] = WorkClass.SDMA
     lccl = _lccl_tasks(records)
@@ -276,11 +281,12 @@ def with_work_classes(records: Records) -> Records:
 
 
 def sum_classes(records: Records) -> ClassTimes:
-    """How often and how long tasks of each class ran; as a table of kernels lists it, if one does.
+    """Return the number and duration of tasks of each class.
 
-    Without tasks that compute there are no rows.
+    Durations come from a table of kernels if it lists them. Without tasks that compute there are no
+    rows.
 
-    records: as `with_work_classes` gives them, or some of those.
+    records: from `with_work_classes`, or a part of them.
     """
     tasks = records.tasks
     if not tasks.compute.any():
@@ -318,26 +324,26 @@ def _summed(
 
 
 def _classes_by_kernel(records: Records, rows: Rows) -> Classes:
-    """What each of some tasks that compute is, by its type and name alone."""
+    """Return the classes of computing tasks by type and name alone."""
     tasks, pool = records.tasks, records.strings
     names, types, units = tasks.name[rows], tasks.op_type[rows], tasks.task_type[rows]
     on_gpu = records.hardware == GPU
     by_name = _by_code(pool, names, _gpu_class if on_gpu else _class_of_name)
-    found = by_name[names]
+    by_rule = by_name[names]
     if not on_gpu:
         by_type = _by_code(pool, types, _class_of_type)
         moves = _by_code(pool, names, _is_tensor_move)
         given = _by_code(pool, types, lambda kind: kind not in _NOT_TOLD)
-        found = np.where(given[types] != 0, by_type[types], found)
-        found = np.where(moves[names] != 0, WorkClass.SDMA, found)
-    told = any(unit_of(pool[code]) is Unit.VECTOR for code in distinct(units).tolist())
-    by_unit = _by_code(pool, units, lambda core: _class_of_core(core, told=told))
-    classes: Classes = np.where(found == WorkClass.OTHER, by_unit[units], found).astype(np.int8)
+        by_rule = np.where(given[types] != 0, by_type[types], by_rule)
+        by_rule = np.where(moves[names] != 0, WorkClass.SDMA, by_rule)
+    has_vector = any(unit_of(pool[code]) is Unit.VECTOR for code in distinct(units).tolist())
+    by_unit = _by_code(pool, units, lambda core: _class_of_core(core, told=has_vector))
+    classes: Classes = np.where(by_rule == WorkClass.OTHER, by_unit[units], by_rule).astype(np.int8)
     return classes
 
 
 def _by_code(pool: StringPool, codes: Codes, meaning: Callable[[str], int]) -> Classes:
-    """A table by code of what each name that occurs means."""
+    """Return a table of the meaning of each name that occurs, by code."""
     table = np.zeros(len(pool), np.int8)
     for code in distinct(codes).tolist():
         table[code] = meaning(pool[code])
@@ -345,13 +351,13 @@ def _by_code(pool: StringPool, codes: Codes, meaning: Callable[[str], int]) -> C
 
 
 def _class_of_name(name: str) -> int:
-    """The class of a kernel of which only the name is known; UNKNOWN without a name."""
+    """Return the class of a kernel by its name only; UNKNOWN without a name."""
     kind = operator_type(name)
     return _class_of_type(kind) if kind else WorkClass.UNKNOWN
 
 
 def _class_of_type(kind: str) -> int:
-    """The class that a type tells, OTHER where what ran the kernel decides."""
+    """Return the class of a type, OTHER if the core that ran the kernel decides."""
     lower = kind.lower()
     if "pagedattention" in lower:
         return WorkClass.PAGED_ATTENTION
@@ -363,11 +369,11 @@ def _class_of_type(kind: str) -> int:
 
 
 def _gpu_class(name: str) -> int:
-    """The class of a kernel of a GPU."""
+    """Return the class of a GPU kernel."""
     lower = name.lower()
-    found = _GPU_CLASSES.get(gpu_kernel_class(name))
-    if found is not None:
-        return _directed(found, f"{lower} {kernel_type(name).lower()}")
+    by_kernel = _GPU_CLASSES.get(gpu_kernel_class(name))
+    if by_kernel is not None:
+        return _directed(by_kernel, f"{lower} {kernel_type(name).lower()}")
     return WorkClass.CUBE if _CUTLASS in lower else WorkClass.VECTOR
 
 
@@ -385,9 +391,9 @@ def _is_tensor_move(name: str) -> bool:
 
 
 def _class_of_core(core: str, *, told: bool) -> int:
-    """What a kernel without a class of its own is, by what ran it.
+    """Return the class of a kernel without a class of its own, by the core that ran it.
 
-    told: whether the run names vector cores, without which AI_CORE may be either.
+    told: whether the run names vector cores; if not, AI_CORE may be either.
     """
     if core.lower() in GPU_KERNEL_TYPES:
         return WorkClass.VECTOR
@@ -400,29 +406,29 @@ def _class_of_core(core: str, *, told: bool) -> int:
 
 
 def _launch_moments_ns(records: Records) -> Int64:
-    """When the framework asked for each task, NO_TIME where that is not recorded.
+    """Return when the framework asked for each task, NO_TIME if not recorded.
 
-    On NPUs the arrow from the framework tells it, on GPUs the call of the runtime that launched.
+    On NPUs this is the start of the framework's arrow, on GPUs of the launching runtime call.
     """
-    found = np.full(len(records.tasks), NO_TIME)
+    moments_ns = np.full(len(records.tasks), NO_TIME)
     if records.hardware == GPU:
         items = device_items(records)
         some = np.flatnonzero(~items.is_op & (items.launch != NO_ID))
-        found[items.row[some]] = items.launch_start_ns[some]
-        return found
+        moments_ns[items.row[some]] = items.launch_start_ns[some]
+        return moments_ns
     calls, asked = records.arrows(FRAMEWORK_LAUNCH, FlowEnd.TASK)
     start_ns = records.host.start_ns[calls]
     order = np.argsort(start_ns, kind="stable")
-    # The last of several values for one place stays.
-    found[asked[order]] = start_ns[order]
-    return found
+    # The last of several assignments stays.
+    moments_ns[asked[order]] = start_ns[order]
+    return moments_ns
 
 
 @dataclass(frozen=True)
 class _LaunchingCalls:
-    """The calls of a framework that tell what they launch, in order of start; (n,) each.
+    """Framework calls with a class, in order of start; (n,) each.
 
-    reach_ns: the latest end of each and of those before it.
+    reach_ns: latest end of each call and those before it.
     """
 
     start_ns: Int64 = field(repr=False)
@@ -431,7 +437,7 @@ class _LaunchingCalls:
 
     @classmethod
     def of(cls, records: Records) -> _LaunchingCalls | None:
-        """Those of a rank; None where no operators of a framework are recorded."""
+        """Return the calls of a rank; None if no operators of a framework are recorded."""
         host, pool = records.host, records.strings
         calls = FrameworkCalls(host, pool)
         by_name = _by_code(pool, host.name, _class_of_call)
@@ -440,38 +446,40 @@ class _LaunchingCalls:
             kinds = calls.kinds(host.layer[chunk], host.name[chunk])
             any_operator |= bool((kinds == CallKind.OPERATOR).any())
             is_call = np.isin(kinds, (CallKind.OPERATOR, CallKind.OPERATOR_OR_ANNOTATION))
-            told = is_call & (by_name[host.name[chunk]] != WorkClass.UNKNOWN)
-            rows.append(np.flatnonzero(told) + chunk.start)
+            has_class = is_call & (by_name[host.name[chunk]] != WorkClass.UNKNOWN)
+            rows.append(np.flatnonzero(has_class) + chunk.start)
         if not any_operator:
             return None
-        telling = np.concatenate(rows)
-        telling = telling[np.lexsort((-host.end_ns[telling], host.start_ns[telling]))]
-        classes = by_name[host.name[telling]]
-        backward = np.isin(host.thread[telling], _backward_threads(records))
+        launching = np.concatenate(rows)
+        launching = launching[np.lexsort((-host.end_ns[launching], host.start_ns[launching]))]
+        classes = by_name[host.name[launching]]
+        backward = np.isin(host.thread[launching], _backward_threads(records))
         of_thread = backward & (classes == WorkClass.FORWARD_CONVOLUTION)
         classes = np.where(of_thread, np.int8(WorkClass.BACKWARD_CONVOLUTION), classes)
         return cls(
-            host.start_ns[telling],
-            np.maximum.accumulate(host.end_ns[telling]) if len(telling) else host.end_ns[telling],
+            host.start_ns[launching],
+            np.maximum.accumulate(host.end_ns[launching])
+            if len(launching)
+            else host.end_ns[launching],
             classes,
         )
 
     def classes_at(self, moments_ns: Int64) -> Classes:
-        """The class of the call around each moment that began first, UNKNOWN for none.
+        """Return the class of the call around each timestamp that began first, UNKNOWN for none.
 
-        Calls of all threads count, and one that ends at the moment too.
+        Calls of all threads count, including one that ends at the timestamp.
         """
-        found = np.full(len(moments_ns), WorkClass.UNKNOWN, np.int8)
-        # Only a call that itself ends so late makes the reach grow to the moment.
+        classes = np.full(len(moments_ns), WorkClass.UNKNOWN, np.int8)
+        # The first call whose reach covers the timestamp itself ends that late.
         first = np.searchsorted(self.reach_ns, moments_ns, side="left")
         here = np.flatnonzero(first < len(self.reach_ns))
         here = here[self.start_ns[first[here]] <= moments_ns[here]]
-        found[here] = self.classes[first[here]]
-        return found
+        classes[here] = self.classes[first[here]]
+        return classes
 
 
 def _class_of_call(name: str) -> int:
-    """The class of what a call of the framework launches, UNKNOWN where it may be anything."""
+    """Return the class of what a framework call launches, UNKNOWN if it may be anything."""
     lower = name.lower()
     if _holds(lower, _ATTENTION_CALLS):
         return _directed(WorkClass.FORWARD_ATTENTION, lower)
@@ -481,7 +489,7 @@ def _class_of_call(name: str) -> int:
 
 
 def _backward_threads(records: Records) -> Int64:
-    """The threads on which gradients are worked out, none where forward runs there alone too."""
+    """Return the threads that compute gradients, empty if forward runs only on that same thread."""
     forward, backward = (
         distinct(records.host.thread[rows])
         for rows in records.arrows(FORWARD_BACKWARD, FlowEnd.HOST)
@@ -490,7 +498,10 @@ def _backward_threads(records: Records) -> Int64:
 
 
 def _copies_of_computing(records: Records) -> Rows:
-    """The copies on streams that compute, and that wait for events where any stream does."""
+    """Return the copies on computing streams.
+
+    If any stream waits for events, only streams that do so count.
+    """
     tasks = records.tasks
     computing = tasks.stream[tasks.compute]
     waiting = tasks.stream[have_type(_EVENT_WAITS, tasks.task_type, records.strings)]
@@ -499,9 +510,9 @@ def _copies_of_computing(records: Records) -> Rows:
 
 
 def _lccl_tasks(records: Records) -> Rows:
-    """The kernels of LCCL; none where no kernel has a name of its own."""
+    """Return the kernels of LCCL; none if no kernel has a name of its own."""
     tasks, pool = records.tasks, records.strings
     unnamed = _by_code(pool, tasks.name, lambda name: name.lower() == _LCCL_KERNEL)
-    found = unnamed[tasks.name] != 0
-    named = tasks.compute & ~found
-    return np.flatnonzero(found) if named.any() else np.empty(0, np.intp)
+    is_lccl = unnamed[tasks.name] != 0
+    named = tasks.compute & ~is_lccl
+    return np.flatnonzero(is_lccl) if named.any() else np.empty(0, np.intp)

@@ -1,10 +1,10 @@
-"""The page of a comparison: one file of HTML that needs nothing beside it."""
+"""The page of a comparison of two runs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -29,72 +29,79 @@ from timeline.reports.comparison_rows import (
     notable_rows,
     waiting_names,
 )
-from timeline.reports.html.drawing import MOST_DRAWN
-from timeline.reports.html.export_tables import MOST_ROWS
-from timeline.reports.html.page_table import (
-    MINUS,
-    Cell,
-    Column,
-    PageTable,
-    columns_of_runs,
-    integer_column,
-    page_table,
-    size_column,
-    text_column,
-)
-from timeline.reports.html.palette import SIDES
-from timeline.reports.html.pictures import draw_both_runs
-from timeline.reports.html.rendering import (
+from timeline.reports.html.charts import MOST_DRAWN, draw_both_runs, run_length
+from timeline.reports.html.page import (
+    Block,
     Tile,
+    columns_of_runs,
+    folded,
+    heading,
+    note,
+    notice_text,
+    number_column,
+    omissions_section,
+    page_table,
+    plain_list,
     render_page,
-    spell_four_digits,
-    warnings_and_losses,
+    section,
+    size_column,
+    sorted_texts,
+    text_column,
+    unit_of,
 )
-from timeline.reports.html.step_grid import run_length
-from timeline.reports.html.svg import StyleSheet
 from timeline.units import spell_count, spell_duration, spell_short
+from timeline.version import __version__
 
 if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
 
+MOST_ROWS = 64
+"""Rows of a table; a longer one keeps what changed most."""
 INDENT = "\u2003"
+MINUS = "\u2212"
+_CLASS_CAPTIONS = {"launch": "By the call that launched it", "kernel": "By kernel"}
 
 
 def render_comparison_page(report: ComparisonReport) -> bytes:
-    """The report as HTML: a few hundred kB, whatever the number of ranks, steps and operators."""
-    comparison, sheet = report.comparison, StyleSheet()
-    steps = comparison.steps
-    run = run_length(len(steps), MOST_DRAWN)
-    drawn = longest_of_runs(steps, run)
-    content = {
-        "title": printable(comparison_title(report.base, report.new)),
-        "sentences": [printable(sentence) for sentence in report.sentences()],
-        "tiles": list(_tiles(comparison)),
-        "report": report,
-        "per_step": comparison.per_step,
-        "sides": SIDES,
-        "run": run,
-        "overall_table": _overall(comparison.parts),
-        "class_tables": list(_classes(comparison.overall)),
-        "steps_picture": draw_both_runs(drawn, _labels(drawn), sheet) if len(steps) > 1 else None,
-        "steps_table": _steps(steps, several=len(comparison.ranks) > 1),
-        "ranks_table": _ranks(comparison.ranks),
-        "operator_tables": [
-            _operators(noun, table)
-            for noun, table in (
-                ("operator", comparison.operators),
-                ("collective", comparison.collectives),
-            )
-            if len(table)
-        ],
-        "sum_tables": list(_sums(comparison)),
-        **warnings_and_losses(report.warnings, report.omissions),
-    }
-    return render_page("comparison.html", content, sheet)
+    """Return the report as HTML: a few hundred kB, whatever the number of ranks and operators."""
+    comparison = report.comparison
+    runs = [("Before: ", report.base), ("Now: ", report.new)]
+    paths = [(name, {"code": printable(str(path))}) for name, path in runs]
+    sections = (
+        _overall_section(comparison),
+        _class_section(comparison),
+        _step_section(comparison),
+        section("Ranks", folded(_rank_table(comparison.ranks)))
+        if len(comparison.ranks) > 1
+        else None,
+        _operator_section("operator", comparison.operators),
+        _operator_section("collective", comparison.collectives),
+        section("What tells more", *map(folded, _sum_tables(comparison))),
+        omissions_section(
+            report.warnings,
+            report.omissions,
+            report.outputs,
+            report.resolutions,
+            first=plain_list(paths),
+            of_both=" of both runs, which begin together",
+        ),
+    )
+    nothing = "A run holds no device work of the selection: there is nothing to compare."
+    return render_page(
+        "What a change did to a run",
+        comparison_title(report.base, report.new),
+        report.sentences() or [nothing],
+        "",
+        notice_text(report.warnings, report.omissions),
+        f"tlexport {__version__}. Figures are those of the selection, from records, whatever the "
+        "timeline merges; all of them are in the report that <code>--json</code> prints.",
+        _tiles(comparison),
+        sections,
+    )
 
 
 def comparison_title(base: Path, new: Path) -> str:
-    """The ends of both paths, as far as they tell them apart."""
+    """Return the ends of both paths, as far as they tell them apart."""
     parts = [path.absolute().parts for path in (base, new)]
     shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
     return " → ".join("/".join(names[-shown:]) for names in parts)
@@ -103,61 +110,108 @@ def comparison_title(base: Path, new: Path) -> str:
 def _tiles(comparison: Comparison) -> Iterator[Tile]:
     rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     whole = rows[WHOLE]
-    unit = "per step" if comparison.per_step else "per rank"
-    yield Tile(spell_four_digits(whole["base_ns"]), f"{unit}, before")
-    yield Tile(spell_four_digits(whole["new_ns"]), f"{unit}, now")
+    of = "per step" if comparison.per_step else "per rank"
+    for name, key in (("before", "base_ns"), ("now", "new_ns")):
+        unit, scale = unit_of(round(abs(whole[key])))
+        yield Tile(f"{whole[key] / scale:#.4g} {unit}", f"{of}, {name}")
     if whole["base_ns"]:
         yield Tile(f"{whole['delta_ns'] / whole['base_ns']:+.1%}".replace("-", MINUS), "change")
     ranks = len(comparison.ranks)
     yield Tile(str(ranks), "rank in both" if ranks == 1 else "ranks in both")
 
 
-def _overall(overall: Table) -> PageTable:
-    names = [Cell(INDENT * depth + metric) for metric, depth in metric_rows(overall)]
-    return page_table(
-        "overall",
-        "Where the time goes",
-        [Column("Part", False, tuple(names)), *_times(overall)],
+def _overall_section(comparison: Comparison) -> Block | None:
+    overall = comparison.parts
+    of = "steps of all ranks" if comparison.per_step else "number of ranks"
+    between = "" if comparison.per_step else ", from the first kernel to the last"
+    said = (
+        f"Sums over all ranks and what lies between steps, divided by the {of}. Computing, exposed "
+        f"communication, copies and idle time add up to end to end{between}; operators may run at "
+        "once, by which classes of computing are more than it. Steps are ordinary ones: neither "
+        "the first of the recording nor cut off, where there are enough."
     )
+    names = [INDENT * depth + metric for metric, depth in metric_rows(overall)]
+    columns = [{"title": "Part", "kind": "text", "values": names}, *_times(overall)]
+    title = "Where the time goes"
+    return section(title, note(said), page_table("overall", title, columns))
 
 
-def _steps(steps: Table, *, several: bool) -> PageTable:
+def _class_section(comparison: Comparison) -> Block | None:
+    """Classes of work, by what launched it and by kernel."""
+    said = (
+        "As msprof-analyze compare tells them: each kernel is in one class, by the first operator "
+        "of attention, convolution or matrix multiplication around the call that launched it, or "
+        "by its own type alone; cube and vector are all others on those cores. SDMA are tensor "
+        "moves of copies and, by launch, copies on streams that compute. Counts are of all steps "
+        "and ranks."
+    )
+    blocks: list[Block | None] = []
+    for by, classes in class_tables(comparison.overall):
+        columns = [text_column("Class", classes["metric"]), _counts(classes), *_times(classes)]
+        caption = _CLASS_CAPTIONS[by]
+        blocks += [heading(caption), page_table(f"classes-{by}", caption, columns)]
+    return section("Classes of work", note(said), *blocks)
+
+
+def _step_section(comparison: Comparison) -> Block | None:
+    steps = comparison.steps
+    if len(steps) < 2:
+        return None
+    run = run_length(len(steps), MOST_DRAWN)
+    said = (
+        "Each step on the rank where it took longest; steps of both runs are compared in order."
+        + (
+            f" Of each {run} neighbouring steps the longest of each run is drawn."
+            if run > 1
+            else ""
+        )
+    )
+    table = folded(_step_table(steps, several=len(comparison.ranks) > 1))
+    return section("Step by step", note(said), draw_both_runs(steps, run), table)
+
+
+def _step_table(steps: Table, *, several: bool) -> Block | None:
     shown = steps.take(_most_changed(steps))
     one_name = bool((steps["base_step"] == steps["new_step"]).all())
     return page_table(
         "steps",
         "Each step",
         [
-            integer_column("Step" if one_name else "Step before", shown["base_step"]),
-            None if one_name else integer_column("Step now", shown["new_step"]),
-            integer_column("Rank before", shown["base_rank"]) if several else None,
-            integer_column("Rank now", shown["new_rank"]) if several else None,
+            number_column("Step" if one_name else "Step before", shown["base_step"]),
+            None if one_name else number_column("Step now", shown["new_step"]),
+            number_column("Rank before", shown["base_rank"]) if several else None,
+            number_column("Rank now", shown["new_rank"]) if several else None,
             *_times(shown),
         ],
         _cut_note(steps, shown, "step"),
     )
 
 
-def _ranks(ranks: Table) -> PageTable:
+def _rank_table(ranks: Table) -> Block | None:
     shown = ranks.take(_most_changed(ranks))
     return page_table(
         "ranks",
         "Each rank of both runs",
-        [integer_column("Rank", shown["rank"]), *_times(shown)],
+        [number_column("Rank", shown["rank"]), *_times(shown)],
         _cut_note(ranks, shown, "rank"),
     )
 
 
-def _operators(noun: str, table: Table) -> PageTable:
+def _operator_section(noun: str, table: Table) -> Block | None:
+    if not len(table):
+        return None
     kept = _most_changed(table)
     shown, rest = table.take(kept), table.take(np.setdiff1d(np.arange(len(table)), kept))
     rest_ns = spell_duration(int(rest["delta_ns"].sum()))
-    labels = list(map(operator_label, shown["type"].tolist(), shown["name"].tolist()))
-    return page_table(
+    title = f"{noun.capitalize()}s"
+    own = page_table(
         f"{noun}s",
-        f"{noun.capitalize()}s",
+        title,
         [
-            text_column("Name or type", np.array(labels, object)),
+            text_column(
+                "Name or type",
+                list(map(operator_label, shown["type"].tolist(), shown["name"].tolist())),
+            ),
             text_column("Shapes", shown["shapes"]),
             _counts(shown),
             *_times(shown),
@@ -168,129 +222,86 @@ def _operators(noun: str, table: Table) -> PageTable:
         if len(rest)
         else "",
     )
+    said = (
+        "Largest regression first, largest improvement last. Counts are of all steps and ranks. "
+        "Matched by name and shapes, else by name or type; the table that --csv writes says by "
+        "what. Times of each are medians, with quartiles."
+    )
+    return section(title, note(said), own)
 
 
-def _classes(overall: Table) -> Iterator[PageTable]:
-    """Classes of work, by what launched it and by kernel."""
-    for by, classes in class_tables(overall):
-        columns = [text_column("Class", classes["metric"]), _counts(classes), *_times(classes)]
-        yield page_table(f"classes-{by}", _CLASS_CAPTIONS[by], columns)
-
-
-_CLASS_CAPTIONS = {"launch": "By the call that launched it", "kernel": "By kernel"}
-
-
-def _sums(comparison: Comparison) -> Iterator[PageTable]:
-    """What is paired besides operators: whom ranks waited for, who launched, tasks, memory."""
-    whole_ns = comparison.whole["base_ns"]
-    for name, caption, noun, table, names_of in (
+def _sum_tables(comparison: Comparison) -> Iterator[Block | None]:
+    """Yield what is paired besides operators: waits, launchers, tasks, memory."""
+    modules = module_times(comparison.modules)
+    framework = comparison.framework_operators
+    of_framework = "Operators of the framework, by what they and those inside launched"
+    tables: tuple[tuple[str, str, str, Table, Any], ...] = (
         ("waiting", "Whom ranks waited for", "Waited for", comparison.waiting, waiting_names),
         ("launchers", "Who launched it", "Operator", comparison.launchers, launcher_names),
         ("copies", "Copies", "Task", comparison.copies, copy_names),
         ("hccl-tasks", "HCCL tasks", "Task", comparison.hccl_tasks, hccl_names),
-        (
-            "framework-operators",
-            "Operators of the framework, by what they and those inside launched",
-            "Operator",
-            comparison.framework_operators,
-            framework_names,
-        ),
-        (
-            "modules",
-            "Modules, without those inside",
-            "Module",
-            module_times(comparison.modules),
-            module_names,
-        ),
-    ):
-        shown = notable_rows(table, whole_ns, MOST_ROWS)
+        ("framework-operators", of_framework, "Operator", framework, framework_names),
+        ("modules", "Modules, without those inside", "Module", modules, module_names),
+    )
+    for name, caption, noun, table, names_of in tables:
+        shown = notable_rows(table, comparison.whole["base_ns"], MOST_ROWS)
         if len(shown):
-            columns = [_names(noun, names_of(shown)), _sum_counts(shown), *_times(shown)]
+            columns = [text_column(noun, names_of(shown)), _sum_counts(shown), *_times(shown)]
             yield page_table(name, caption, columns)
-    allocating = notable_memory(comparison.operator_memory, MOST_ROWS)
+    allocating, memory = notable_memory(comparison.operator_memory, MOST_ROWS), comparison.memory
     if len(allocating):
-        yield page_table(
-            "operator-memory",
-            "What operators allocate",
-            [
-                text_column("Operator", allocating["name"]),
-                _sum_counts(allocating),
-                size_column("Before", allocating["base_bytes"]),
-                size_column("Now", allocating["new_bytes"]),
-                size_column("Change", allocating["delta_bytes"], signed=True),
-            ],
-        )
-    memory = comparison.memory
+        names = text_column("Operator", allocating["name"])
+        columns = [names, _sum_counts(allocating), *_sizes(allocating)]
+        yield page_table("operator-memory", "What operators allocate", columns)
     if len(memory):
-        yield page_table(
-            "memory",
-            "Memory at its peak",
-            [
-                _names("Counter", memory_names(memory)),
-                size_column("Before", memory["base_bytes"]),
-                size_column("Now", memory["new_bytes"]),
-                size_column("Change", memory["delta_bytes"], signed=True),
-            ],
-        )
+        columns = [text_column("Counter", memory_names(memory)), *_sizes(memory)]
+        yield page_table("memory", "Memory at its peak", columns)
 
 
-def _names(title: str, names: list[str]) -> Column | None:
-    return text_column(title, np.array(names, object))
+def _sizes(table: Table) -> list[Block | None]:
+    return [
+        size_column("Before", table["base_bytes"]),
+        size_column("Now", table["new_bytes"]),
+        size_column("Change", table["delta_bytes"], signed=True),
+    ]
 
 
-def _sum_counts(table: Table) -> Column | None:
-    """How often; whom ranks waited for is counted in times, modules are not counted."""
+def _sum_counts(table: Table) -> Block | None:
+    """Return the counts of rows; whom ranks waited for has times, modules are not counted."""
     if "direction" in table.columns:
         return None
-    name = "times" if "base_times" in table.columns else "count"
-    pairs = zip(table[f"base_{name}"].tolist(), table[f"new_{name}"].tolist(), strict=True)
-    return _count_column(pairs)
+    return _counts(table, "times" if "base_times" in table.columns else "count")
 
 
-def _counts(table: Table) -> Column:
-    """How often operators ran in each run, all steps and ranks together."""
-    pairs = zip(table["base_count"].tolist(), table["new_count"].tolist(), strict=True)
-    return _count_column(pairs)
+def _counts(table: Table, name: str = "count") -> Block:
+    """Return how often operators ran in each run, all steps and ranks together."""
+    base, new = table[f"base_{name}"].tolist(), table[f"new_{name}"].tolist()
+    texts = [count_cell(old, now, " → ") for old, now in zip(base, new, strict=True)]
+    return sorted_texts("Count", texts, [-1 if now is None else now for now in new])
 
 
-def _count_column(pairs: Iterable[tuple[int | None, int | None]]) -> Column:
-    cells = (Cell(count_cell(base, new, " → "), -1 if new is None else new) for base, new in pairs)
-    return Column("Count", True, tuple(cells))
+def _spreads(table: Table) -> Iterator[Block]:
+    """Return the median and quartiles of single times in both runs, sorted by the median."""
+    if not any(np.ma.count(table[f"{run}_median_ns"]) for run in ("base", "new")):
+        return
+    for title, run in (("Each before", "base"), ("Each now", "new")):
+        names = [f"{run}_{name}_ns" for name in ("q1", "median", "q3")]
+        rows = list(zip(*(table[name].tolist() for name in names), strict=True))
+        texts = [
+            ""
+            if None in row
+            else f"{spell_short(row[1])} ({spell_short(row[0])} to {spell_short(row[2])})"
+            for row in rows
+        ]
+        yield sorted_texts(title, texts, [None if None in row else row[1] for row in rows])
 
 
-def _spreads(table: Table) -> list[Column]:
-    """The median and the quartiles of single times in both runs; none where nothing tells."""
-    given = ~np.ma.getmaskarray(table["base_median_ns"]) | ~np.ma.getmaskarray(
-        table["new_median_ns"]
-    )
-    if not given.any():
-        return []
-    columns = (
-        _spread(title, *(table[f"{run}_{name}_ns"].tolist() for name in ("q1", "median", "q3")))
-        for title, run in (("Each before", "base"), ("Each now", "new"))
-    )
-    return list(columns)
-
-
-def _spread(
-    title: str, firsts: list[int | None], medians: list[int | None], thirds: list[int | None]
-) -> Column:
-    """Cells are sorted by the median, which stands before the quartiles."""
-    cells = (
-        Cell("–", -1)
-        if first is None or median is None or third is None
-        else Cell(f"{spell_short(median)} ({spell_short(first)} to {spell_short(third)})", median)
-        for first, median, third in zip(firsts, medians, thirds, strict=True)
-    )
-    return Column(title, True, tuple(cells))
-
-
-def _times(table: Table) -> list[Column]:
+def _times(table: Table) -> list[Block | None]:
     return columns_of_runs(table["base_ns"], table["new_ns"])
 
 
 def _most_changed(table: Table) -> Rows:
-    """The rows that changed most, in the order of the table."""
+    """Return the rows that changed most, in the order of the table."""
     order = np.argsort(-np.abs(table["delta_ns"]), kind="stable")
     return np.sort(order[:MOST_ROWS])
 
@@ -301,16 +312,3 @@ def _cut_note(table: Table, shown: Table, noun: str) -> str:
         return ""
     more = spell_count(left, f"more {noun}")
     return f"The {len(shown)} that changed most; {more} in the JSON report (--json)."
-
-
-def _labels(steps: Table) -> list[str]:
-    return [str(step) for step in steps["base_step"].tolist()]
-
-
-def longest_of_runs(steps: Table, run: int) -> Table:
-    """The steps in fewer columns: of each run of neighbours the longest of each side."""
-    if run == 1:
-        return steps
-    starts = np.arange(0, len(steps), run)
-    longest = {side.column: np.maximum.reduceat(steps[side.column], starts) for side in SIDES}
-    return Table({"base_step": steps["base_step"][starts], **longest})

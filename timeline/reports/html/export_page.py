@@ -1,66 +1,126 @@
-"""The page of an export: one file of HTML that needs nothing beside it."""
+"""The page of an export: where time goes, steps, operators, collectives, and what was read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+import numpy as np
+
+from timeline.columns.columns import Rows
 from timeline.figures.operator_tables import operator_curves
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
 from timeline.figures.verdict import total_by_type
 from timeline.figures.verdict_words import step_shares
-from timeline.figures.waiting_tables import WaitMatrix
-from timeline.printable import printable
+from timeline.figures.work_tables import total_over_ranks
 from timeline.reports.export_report import ExportReport
-from timeline.reports.html import export_tables
-from timeline.reports.html.bandwidth_tables import bandwidth_tables
-from timeline.reports.html.cluster_section import cluster_section
-from timeline.reports.html.data_section import data_section
-from timeline.reports.html.drawing import MOST_DRAWN, MOST_OUTLINED
-from timeline.reports.html.flop_tables import flop_section
-from timeline.reports.html.idle_tables import idle_tables
-from timeline.reports.html.memory_section import memory_section
-from timeline.reports.html.palette import PARTS, Part, shown_parts
-from timeline.reports.html.path_tables import path_tables
-from timeline.reports.html.pictures import draw_operator_steps, draw_rank_bars, draw_steps
-from timeline.reports.html.rendering import (
-    Tile,
-    page_title,
-    render_page,
-    warnings_and_losses,
+from timeline.reports.html.charts import (
+    MOST_OUTLINED,
+    PARTS,
+    Part,
+    StepGrid,
+    draw_heat_maps,
+    draw_operator_curves,
+    draw_rank_bars,
+    draw_steps,
+    run_length,
+    shown_parts,
+    with_parts,
 )
-from timeline.reports.html.step_grid import StepGrid, run_length, with_parts
-from timeline.reports.html.svg import StyleSheet
-from timeline.reports.html.wait_picture import draw_waits
-from timeline.reports.html.wait_tables import wait_tables
-from timeline.units import spell_short
+from timeline.reports.html.communication_sections import (
+    bandwidth_section,
+    cluster_section,
+    idle_section,
+    path_section,
+    wait_section,
+)
+from timeline.reports.html.page import (
+    Block,
+    Tile,
+    folded,
+    folded_tables,
+    heading,
+    left_out,
+    note,
+    notice_text,
+    number_column,
+    omissions_section,
+    page_table,
+    render_page,
+    section,
+    share_column,
+    text_column,
+    time_column,
+)
+from timeline.reports.html.work_sections import data_section, flop_section, memory_section
+from timeline.units import spell_count, spell_short
+from timeline.version import __version__
+
+MOST_ROWS = 64
+"""Rows of a table; a longer one keeps what takes longest."""
+MOST_OPS = 50
+_SUM_CAPTIONS = {
+    "aicore_intermediate": "AI Core, as the profiler sums it up",
+    "aicpu_intermediate": "AI CPU, as the profiler sums it up",
+    "aicpu": "AI CPU, by its log",
+}
 
 
 def render_export_page(report: ExportReport) -> bytes:
-    """The report as HTML: a few hundred kB, whatever the number of ranks and steps."""
-    sheet = StyleSheet()
-    content = {
-        "title": page_title(report),
-        "culprit": _culprit(report),
-        "sentences": [printable(sentence) for sentence in report.verdict.sentences()],
-        "tiles": list(_tiles(report)),
-        "report": report,
-        "cluster": cluster_section(report.figures, sheet),
-        "data": data_section(report.figures, report.verdict.culprit, sheet),
-        "memory": memory_section(report.figures, sheet),
-        **warnings_and_losses(report.warnings, report.omissions),
-        **_pictured(report, sheet),
-        **_listed(report),
-    }
-    return render_page("page.html", content, sheet)
+    """Return the report as HTML: a few hundred kB, whatever the number of ranks and steps."""
+    figures, verdict = report.figures, report.verdict
+    data = data_section(figures, verdict.culprit)
+    data_first = verdict.findings.knows_input
+    culprit = verdict.culprit
+    grid = StepGrid.of(figures)
+    sections = (
+        _time_section(report),
+        data if data_first else None,
+        wait_section(figures),
+        bandwidth_section(figures),
+        idle_section(figures),
+        path_section(figures),
+        _step_section(report, grid),
+        _heat_section(grid),
+        cluster_section(figures),
+        None if data_first else data,
+        _operator_section(report),
+        _collective_section(report),
+        flop_section(figures.flops, several=len(report.ranks) > 1),
+        memory_section(figures),
+        omissions_section(
+            report.warnings,
+            report.omissions,
+            report.outputs,
+            report.resolutions,
+            exact=report.suggestion,
+            last=folded(_source_table(report), opened=False),
+        ),
+    )
+    return render_page(
+        "Run summary",
+        _title(report),
+        list(verdict.sentences()) or ["The profile holds no device work of the selection."],
+        "" if culprit is None else f"Rank {culprit.rank}",
+        notice_text(report.warnings, report.omissions),
+        f"tlexport {__version__}. Figures are those of the selection, from records, whatever the "
+        "timeline merges; exact values are in the report that <code>--json</code> prints.",
+        _tiles(report),
+        sections,
+    )
 
 
-def _culprit(report: ExportReport) -> str:
-    """How the first sentence begins where it blames a rank; empty where it does not."""
-    culprit = report.verdict.culprit
-    return "" if culprit is None else f"Rank {culprit.rank}"
+def _title(report: ExportReport) -> str:
+    """Return the end of the path below which all captures of the report lie."""
+    sources = [rank.source.absolute() for rank in report.ranks]
+    around = [{source, *source.parents} for source in sources]
+    common = max(set.intersection(*around), key=lambda path: len(path.parts)) if around else Path()
+    return "/".join(common.parts[-2:])
 
 
 def _tiles(report: ExportReport) -> Iterator[Tile]:
-    """The numbers of the sentence that says where a step goes, spelled as there."""
+    """Return the numbers of the sentence that says where a step goes, formatted as there."""
     yield Tile(str(len(report.ranks)), "rank" if len(report.ranks) == 1 else "ranks")
     mean, steps = report.verdict.mean, len(report.steps)
     ordinary = 0 if mean is None else mean.steps
@@ -76,52 +136,112 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
         yield Tile(f"{share}%", name, detail)
 
 
-def _pictured(report: ExportReport, sheet: StyleSheet) -> dict[str, object]:
-    """All pictures; None where there is nothing to draw."""
-    ranks, shown = report.verdict.ranks, report.verdict.telling_ranks
+# -- where the time goes ---------------------------------------------------------------------------
+
+
+def _time_section(report: ExportReport) -> Block | None:
     means = report.verdict.mean_steps
     used = with_parts(means) if len(means) else means
-    bar_parts = shown_parts(used, PARTS) if len(used) else ()
-    first = shown[0] if shown else None
-    matrix = WaitMatrix.of(report.figures.waiting, report.figures.waited_for)
-    curves = operator_curves(report.figures.operator_steps, report.figures.operators)
-    return {
-        "bars": draw_rank_bars(used, sheet, bar_parts) if bar_parts else None,
-        "bar_parts": bar_parts,
-        "bars_note": _bars_note(report, bar_parts),
-        "bars_run": run_length(len(used), MOST_OUTLINED),
-        "heat_run": run_length(len(ranks), MOST_DRAWN),
-        "rank_note": _rank_note(report, first),
-        "waits": None if matrix is None else draw_waits(matrix, sheet),
-        "steps": draw_steps(StepGrid.of(report.figures), first, sheet),
-        "curves": None if curves is None else draw_operator_steps(curves, sheet),
-        "curves_note": "" if curves is None else export_tables.curves_note(curves, len(ranks)),
-    }
+    parts = shown_parts(used, PARTS) if len(used) else ()
+    if not parts:
+        return None
+    run = run_length(len(used), MOST_OUTLINED)
+    longest = f"Of each {run} neighbouring ranks the one that takes longest is drawn."
+    return section(
+        "Where the time goes",
+        note(" ".join([*_bars_notes(report, parts), *([longest] if run > 1 else [])])),
+        draw_rank_bars(used, parts),
+        folded(_rank_table(report)),
+    )
 
 
-def _bars_note(report: ExportReport, parts: Sequence[Part]) -> str:
-    """What the bars of ranks show."""
+def _bars_notes(report: ExportReport, parts: Sequence[Part]) -> Iterator[str]:
     mean = report.verdict.mean
     if mean is None:
-        return ""
+        return
     of_rank = "each rank" if mean.ranks > 1 else "the rank"
-    notes = [
-        f"The mean of the ordinary steps of {of_rank}."
-        if mean.steps > 1
-        else f"The step of {of_rank}."
-        if mean.steps
-        else f"All device time of {of_rank}."
-    ]
+    if mean.steps > 1:
+        yield f"The mean of the ordinary steps of {of_rank}."
+    else:
+        yield f"{'The step' if mean.steps else 'All device time'} of {of_rank}."
     roles = {part.role for part in parts}
     if roles & {"waiting", "transfer"}:
-        notes.append("Waiting and transfer are exposed communication: nothing computes meanwhile.")
+        yield "Waiting and transfer are exposed communication: nothing computes meanwhile."
     elif "exposed" in roles:
-        notes.append("Exposed communication runs while nothing computes.")
-    return " ".join(notes)
+        yield "Exposed communication runs while nothing computes."
 
 
-def _rank_note(report: ExportReport, rank: int | None) -> str:
-    """Why the steps of a rank are drawn first."""
+def _rank_table(report: ExportReport) -> Block | None:
+    """Return the parts of a mean ordinary step of each rank, in order of ranks."""
+    mean, table = report.verdict.mean, report.verdict.mean_steps
+    if mean is None:
+        return None
+    shown = table.take(_longest(table, "period_ns"))
+    has_steps = mean.steps > 0
+    differ = has_steps and len(np.unique(table["steps"])) > 1
+    return page_table(
+        "ranks",
+        "Each rank: its mean step" if has_steps else "Each rank",
+        [
+            number_column("Rank", shown["rank"]),
+            number_column("Ordinary steps", shown["steps"]) if differ else None,
+            *_parts(shown, "Mean step" if has_steps else "Device time"),
+        ],
+        _cut_note(table, shown, "rank"),
+    )
+
+
+def _parts(table: Table, title: str) -> list[Block | None]:
+    """Return columns of the parts of a time with that title."""
+    parts = with_parts(table)
+    span_ns = int(parts["period_ns"].max())
+
+    def part(name: str, column: str, *, rare: bool = True) -> Block | None:
+        values_ns = parts[column]
+        if rare and not np.ma.filled(values_ns, 0).any():
+            return None
+        return time_column(name, values_ns, like_ns=span_ns)
+
+    return [
+        time_column(title, parts["period_ns"], bars=True),
+        part("Compute", "computing_ns", rare=False),
+        part("Overlapped", "overlapped_ns", rare=False),
+        part("Exposed", "not_overlapped_ns", rare=False),
+        part("Waiting", "waiting_ns"),
+        part("Transfer", "transfer_ns"),
+        part("Copies", "copies_ns"),
+        part("Idle", "idle_ns", rare=False),
+        part("Before and between", "edges_ns"),
+        share_column(
+            "Share exposed", np.ma.filled(parts["not_overlapped_ns"], 0), parts["period_ns"]
+        ),
+    ]
+
+
+def _longest(table: Table, column: str) -> Rows:
+    """Return the rows that take longest, in the order of the table."""
+    return np.sort(np.argsort(-np.asarray(table[column]), kind="stable")[:MOST_ROWS])
+
+
+def _cut_note(table: Table, shown: Table, noun: str) -> str:
+    more = left_out(len(table) - len(shown), noun)
+    return f"The {len(shown)} that take longest; {more}" if more else ""
+
+
+# -- steps -----------------------------------------------------------------------------------------
+
+
+def _step_section(report: ExportReport, grid: StepGrid) -> Block | None:
+    first = next(iter(report.verdict.telling_ranks), None)
+    steps = draw_steps(grid, first)
+    if steps is None:
+        return None
+    steps["why"] = _why_first(report, steps["rank"])
+    return section("Step by step", steps, folded(_step_table(report, graphs=grid.several_graphs)))
+
+
+def _why_first(report: ExportReport, rank: int) -> str:
+    """Return why the steps of a rank are drawn first, if that is known."""
     culprit, extreme = report.verdict.culprit, report.verdict.rank_extreme
     if culprit is not None and culprit.rank == rank:
         return "which is to be mended first"
@@ -130,24 +250,229 @@ def _rank_note(report: ExportReport, rank: int | None) -> str:
     return "the slowest" if extreme is not None and extreme.slowest == rank else ""
 
 
-def _listed(report: ExportReport) -> dict[str, object]:
-    totals = [total_by_type(report.figures.operators, by_name=by_name) for by_name in (False, True)]
-    return {
-        "ranks_table": export_tables.rank_table(report),
-        "steps_table": export_tables.step_table(
-            report, graphs=StepGrid.of(report.figures).several_graphs
-        ),
-        "operator_tables": [
-            *export_tables.operator_tables(totals, communication=False),
-            *export_tables.launch_tables(report.figures),
+def _step_table(report: ExportReport, *, graphs: bool) -> Block | None:
+    """Return a row per step, in order of time: its parts on the rank where it took longest.
+
+    graphs: a rank has several.
+    """
+    table = report.verdict.steps
+    if not len(table):
+        return None
+    shown = table.take(_longest(table, "period_ns"))
+    several, like_ns = len(report.ranks) > 1, int(shown["period_ns"].max())
+    return page_table(
+        "steps",
+        "Each step, on the rank where it took longest" if several else "Each step",
+        [
+            number_column("Graph", shown["graph"]) if graphs else None,
+            number_column("Step", shown["step"]),
+            number_column("Rank", shown["rank"]) if several else None,
+            *_parts(shown, "Time"),
+            time_column("FP/BP", shown["fp_bp_ns"], like_ns=like_ns),
+            time_column("Tail", shown["tail_ns"], like_ns=like_ns),
+            time_column("Interval", shown["interval_ns"], like_ns=like_ns),
         ],
-        "operator_sums": list(export_tables.file_sum_tables(report.figures)),
-        "collective_tables": list(export_tables.operator_tables(totals, communication=True)),
-        "longest_table": export_tables.longest_op_table(report),
-        "idle_tables": list(idle_tables(report.figures)),
-        "bandwidth_tables": list(bandwidth_tables(report.figures)),
-        "wait_tables": list(wait_tables(report.figures)),
-        "path_tables": list(path_tables(report.figures)),
-        "flops": flop_section(report.figures.flops),
-        "sources_table": export_tables.source_table(report),
-    }
+        _cut_note(table, shown, "step"),
+    )
+
+
+def _heat_section(grid: StepGrid) -> Block | None:
+    maps, run = draw_heat_maps(grid)
+    if not maps:
+        return None
+    said = (
+        f"Of each {run} neighbouring ranks the slowest is drawn, step by step."
+        if run > 1
+        else "Light is slow: a light row is a slow rank, a light column a slow step."
+    )
+    return section("Ranks by steps", note(said), {"is": "switch", "charts": maps})
+
+
+# -- operators and collectives ---------------------------------------------------------------------
+
+
+def _operator_section(report: ExportReport) -> Block | None:
+    figures = report.figures
+    curves = operator_curves(figures.operator_steps, figures.operators)
+    drawn: list[Block | None] = []
+    if curves is not None:
+        means = ", the mean of all ranks" if len(report.verdict.ranks) > 1 else ""
+        shown_ns = int(curves.totals_ns.sum())
+        share = curves.others_ns / max(1, shown_ns + curves.others_ns)
+        rest = f" All other types together: {share:.1%}." if curves.others_ns else ""
+        said = f"Each curve is drawn from 0 to its largest value{means}.{rest}"
+        parts = (heading("Types by step"), draw_operator_curves(curves), note(said))
+        drawn = [{**part, "class": "on-screen"} for part in parts if part]
+    tables = [*_operator_tables(figures, communication=False), *_launch_tables(figures)]
+    said = (
+        "All ranks together. Shares are of all computing, counted once for each operator that "
+        "runs. The wait before a run is from the end of the kernel before, which may be "
+        "communication."
+    )
+    every = folded_tables([*tables, *_file_sum_tables(figures)])
+    return section("Operators", *drawn, note(said if tables else ""), *every)
+
+
+def _collective_section(report: ExportReport) -> Block | None:
+    tables = list(_operator_tables(report.figures, communication=True))
+    said = (
+        "All ranks together. A collective ends when the last rank has joined: much of its time "
+        "may be waiting."
+    )
+    longest = _longest_op_table(report.figures.longest_ops) if tables else None
+    return section("Collectives", note(said), *folded_tables([*tables, longest]))
+
+
+def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block | None]:
+    """Operators of all ranks together, or collectives: by type, and by name if known."""
+    noun = "collective" if communication else "operator"
+    for by_name in (False, True):
+        table = total_by_type(figures.operators, by_name=by_name)
+        rows = table.take(table["communication"] == communication)
+        named = rows["name"] != "" if by_name else np.ones(len(rows), np.bool_)
+        if not named.any():
+            continue
+        all_ns = int(rows["total_ns"].sum())
+        first = np.flatnonzero(named)[:MOST_ROWS]
+        shown, rest = rows.take(first), rows.take(np.setdiff1d(np.arange(len(rows)), first))
+        average_ns = np.rint(shown["total_ns"] / shown["count"]).astype(np.int64)
+        least_ns = int(shown["shortest_ns"].max())
+        kind = "Kind" if communication else "Type"
+        yield page_table(
+            f"{noun}s-by-{'name' if by_name else 'type'}",
+            f"{noun.capitalize()}s by {'name' if by_name else kind.lower()}",
+            [
+                text_column("Name", shown["name"]) if by_name else None,
+                text_column(kind, shown["type"]),
+                text_column("Core", shown["core"]),
+                number_column("Count", shown["count"]),
+                time_column("Total", shown["total_ns"]),
+                share_column("Share", shown["total_ns"], all_ns),
+                time_column("Average", average_ns, like_ns=least_ns),
+                time_column("Min", shown["shortest_ns"]),
+                time_column("Max", shown["longest_ns"], like_ns=least_ns),
+                time_column("Wait before", shown["waited_ns"]),
+            ],
+            _rest_note(rest, all_ns),
+        )
+
+
+def _launch_tables(figures: Figures) -> Iterator[Block | None]:
+    """Yield computing of all ranks together: by launching operator, and by module, if known."""
+    launches = {"launched_by": "Launched by", "operator": "Operator"}
+    for table, anchor, title, names in (
+        (figures.launchers, "operators-by-launch", "Operators by what launched them", launches),
+        (figures.modules, "operators-by-module", "Operators by module", {"module": "Module"}),
+    ):
+        if not len(table):
+            continue
+        totals = total_over_ranks(table)
+        rows = totals.take(totals["communication"] == 0)
+        if not (rows[next(iter(names))] != "").any():
+            continue
+        all_ns = int(rows["total_ns"].sum())
+        shown, rest = rows.take(slice(MOST_ROWS)), rows.take(slice(MOST_ROWS, None))
+        least_ns = int(shown["shortest_ns"].max())
+        has_phase = bool((rows["phase"] != "").any())
+        yield page_table(
+            anchor,
+            title,
+            [
+                *(text_column(label, shown[name]) for name, label in names.items()),
+                text_column("Phase", shown["phase"]) if has_phase else None,
+                number_column("Count", shown["count"]),
+                time_column("Total", shown["total_ns"]),
+                time_column("Min", shown["shortest_ns"]),
+                time_column("Max", shown["longest_ns"], like_ns=least_ns),
+                share_column("Share", shown["total_ns"], all_ns),
+            ],
+            _rest_note(rest, all_ns),
+        )
+
+
+def _file_sum_tables(figures: Figures) -> Iterator[Block | None]:
+    """Yield the profiler's own sums of operators, of all ranks together: a table per source."""
+    sums = figures.operator_sums
+    for source, caption in _SUM_CAPTIONS.items():
+        rows = sums.take(sums["source"] == source) if len(sums) else sums
+        if not len(rows):
+            continue
+        totals = _total_of_sums(rows)
+        all_ns = int(totals["total_ns"].sum())
+        shown, rest = totals.take(slice(MOST_ROWS)), totals.take(slice(MOST_ROWS, None))
+        like_ns = int(shown["total_ns"].max())
+        yield page_table(
+            f"operators-of-{source.replace('_', '-')}",
+            caption,
+            [
+                text_column("Type", shown["type"]),
+                number_column("Count", shown["count"]),
+                time_column("Total", shown["total_ns"]),
+                time_column("Until dispatched", shown["dispatch_ns"], like_ns=like_ns),
+                time_column("Run", shown["run_ns"], like_ns=like_ns),
+                share_column("Share", shown["total_ns"], all_ns),
+            ],
+            " ".join(filter(None, ["Shares are of this table.", _rest_note(rest, all_ns)])),
+        )
+
+
+def _total_of_sums(rows: Table) -> Table:
+    """Return the rows of all ranks together, longest first; masked if a rank has no number."""
+    types, which = np.unique(np.array(rows["type"].tolist(), str), return_inverse=True)
+    summed = {}
+    for name in ("count", "total_ns", "dispatch_ns", "run_ns"):
+        sums = np.zeros(len(types), np.int64)
+        np.add.at(sums, which, np.ma.filled(rows[name], 0))
+        absent = np.zeros(len(types), np.bool_)
+        absent[which[np.ma.getmaskarray(rows[name])]] = True
+        summed[name] = np.ma.masked_array(sums, absent)
+    kinds = np.where(types == "", "not named", types).astype(object)
+    order = np.argsort(-np.ma.filled(summed["total_ns"], 0), kind="stable")
+    return Table({"type": kinds, **summed}).take(order)
+
+
+def _rest_note(rest: Table, all_ns: int) -> str:
+    """Return what the rows that are left out come to."""
+    if not len(rest):
+        return ""
+    share = int(rest["total_ns"].sum()) / max(1, all_ns)
+    return f"All others together: {spell_count(int(rest['count'].sum()), 'run')}, {share:.1%}."
+
+
+def _longest_op_table(ops: Table) -> Block | None:
+    """Return the communication ops that took longest on any rank."""
+    if not len(ops):
+        return None
+    shown = ops.take(np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS])
+    return page_table(
+        "longest-collectives",
+        "Slowest single collectives",
+        [
+            text_column("Name", shown["name"]),
+            text_column("Group", shown["group"]),
+            number_column("Rank", shown["rank"]),
+            number_column("Graph", shown["graph"]),
+            number_column("Step", shown["step"]),
+            time_column("Duration", shown["duration_ns"], bars=True),
+        ],
+    )
+
+
+def _source_table(report: ExportReport) -> Block | None:
+    """Return what was read of each rank."""
+    shown = report.ranks[:MOST_ROWS]
+    offsets_ns = np.array([rank.offset_ns for rank in shown], np.int64)
+    return page_table(
+        "sources",
+        "What was read",
+        [
+            number_column("Rank", [rank.rank for rank in shown]),
+            text_column("Capture", [rank.source.name for rank in shown]),
+            text_column("Layout", [rank.layout for rank in shown]),
+            number_column("Tasks", [rank.tasks for rank in shown]),
+            number_column("Communication ops", [rank.communication_ops for rank in shown]),
+            number_column("Steps", [rank.steps for rank in shown]),
+            time_column("Clock moved by", offsets_ns) if offsets_ns.any() else None,
+        ],
+        left_out(len(report.ranks) - len(shown), "rank"),
+    )

@@ -1,0 +1,599 @@
+"""The data of charts: times of ranks and steps as grids, and blocks that `page.js` draws."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.ordinary_steps import has_several_graphs
+from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.group_by import group_by
+from timeline.figures.mean_step import edges_ns
+from timeline.figures.operator_tables import OperatorCurves
+from timeline.figures.rank_tables import Figures
+from timeline.figures.short_names import shortened
+from timeline.figures.table import Table
+from timeline.figures.time_tables import extent_ns
+from timeline.figures.waiting_tables import WaitMatrix
+from timeline.printable import printable
+from timeline.reports.html.page import Block, unit_of
+from timeline.units import spell_short
+
+MOST_DRAWN = 400
+"""Ranks or steps that have a column of their own; more share one, see `run_length`."""
+MOST_OUTLINED = 256
+"""Ranks that have a column of their own in an outline."""
+MOST_BARS = 40
+"""Ranks that have a bar of their own."""
+MOST_HEAT_CELLS = 24_000
+"""Ranks times steps of a heat map: more ranks share a row."""
+MOST_CELLS = 3_000
+"""Ranks times steps that the page holds for the choice of a rank."""
+MOST_MAPPED = 64
+"""Ranks that are rows and columns of a map of waits; of more the sums are drawn."""
+MOST_BEYOND = 4
+"""Steps named that are longer than a picture shows."""
+LONGEST_TYPE = 32
+"""Characters of a type of operator: on a narrow screen its range stands beside it."""
+NOT_GIVEN = -1
+"""A time that a rank does not have for a step."""
+FAR_LONGER = 1.5
+"""A step that is so many times as long as ordinary ones would leave pictures flat."""
+LEAST_SEEN = 1e-3
+"""A smaller share of a picture is less than a pixel."""
+_NO_GRAPH = -1
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of the time of a rank or step, or a curve.
+
+    role: the name of its colour, hatch and dashes in the style sheet and the script.
+    """
+
+    column: str
+    role: str
+    label: str
+
+
+PARTS = (
+    Part("alone_ns", "computing", "Computing alone"),
+    Part("overlapped_ns", "overlapped", "Overlapped communication"),
+    Part("waiting_ns", "waiting", "Waiting for other ranks"),
+    Part("transfer_ns", "transfer", "Transfer"),
+    Part("unsplit_ns", "unsplit", "Waiting or transfer, not known which"),
+    Part("copies_ns", "copies", "Copies"),
+    Part("idle_ns", "idle", "Idle"),
+    Part("edges_ns", "between", "Before the first kernel, and between steps"),
+)
+"""From the bottom up, or from the left: computing that overlaps nothing, and the rest. Waiting,
+transfer and what is not known to be either are exposed communication."""
+EXPOSED = Part("unsplit_ns", "exposed", "Exposed communication")
+"""All of it, if nothing tells waiting from transfer."""
+PHASES = (
+    Part("marked_ns", "step", "Step"),
+    Part("fp_bp_ns", "fp-bp", "FP/BP"),
+    Part("tail_ns", "tail", "Tail"),
+    Part("interval_ns", "interval", "Interval"),
+)
+QUEUES = (
+    Part("host", "fp-bp", "Host queue"),
+    Part("device", "tail", "Device queue"),
+    Part("to device", "interval", "Queue to the device"),
+)
+"""Of batches on their way to the device."""
+SIDES = (Part("base_ns", "before", "Before"), Part("new_ns", "now", "Now"))
+_MEASURED = ("period_ns", "not_overlapped_ns", *(part.column for part in PARTS))
+_SPLIT = ("waiting_ns", "transfer_ns", "unsplit_ns", "edges_ns")
+_ORDINARY = "ordinary"
+"""Beside times: 1 for an ordinary step, 0 for another."""
+
+
+def shown_parts(table: Table, parts: Sequence[Part]) -> tuple[Part, ...]:
+    """Return the parts of a table that can be seen; exposed communication is one if unsplit."""
+    most = {part: int(np.ma.filled(table[part.column], 0).max(initial=0)) for part in parts}
+    least_ns = max(1, sum(most.values()) * LEAST_SEEN)
+    shown = [part for part in parts if most[part] >= least_ns]
+    split = any(part.role in ("waiting", "transfer") for part in shown)
+    return tuple(EXPOSED if part.role == "unsplit" and not split else part for part in shown)
+
+
+def run_length(count: int, most: int) -> int:
+    """Return how many neighbours share a column of a picture of at most so many columns."""
+    return max(1, -(-count // most))
+
+
+def packed(values: npt.NDArray[Any]) -> str:
+    """Return numbers as base64 of little-endian float32; those masked are not a number."""
+    return base64.b64encode(np.ma.filled(values.astype("<f4"), np.nan).tobytes()).decode()
+
+
+# -- times of steps --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class StepGrid:
+    """Times of each step (column) on each rank (row).
+
+    ranks: (R,). graphs, steps: (C,), in order of time; graphs are NOT_GIVEN unless a rank has
+    several. times: (R, C) ns by name, NOT_GIVEN where absent. run: how many neighbouring steps of
+    the profile a column stands for.
+    """
+
+    ranks: Int64
+    graphs: Int64
+    steps: Int64
+    times: Mapping[str, Int64]
+    run: int = 1
+
+    @classmethod
+    def of(cls, figures: Figures) -> StepGrid:
+        """Return the grid of all steps that are marked on any rank."""
+        steps = figures.steps
+        if not len(steps):
+            none, empty = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
+            phases = (phase.column for phase in PHASES)
+            return cls(none, none, none, dict.fromkeys((*_MEASURED, *phases, _ORDINARY), empty))
+        ranks = np.unique(steps["rank"])
+        graph = np.ma.filled(steps["graph"], _NO_GRAPH)
+        if not has_several_graphs(steps["rank"], graph):
+            graph = np.full_like(graph, _NO_GRAPH)
+        step = np.asarray(steps["step"])
+        groups = group_by(len(steps), (graph, step))
+        order = np.argsort(groups.least(steps["start_ns"]), kind="stable")
+        position = np.empty_like(order)
+        position[order] = np.arange(len(order))
+        row = np.searchsorted(ranks, steps["rank"])
+        times = {}
+        for name, values in _columns(figures).items():
+            times[name] = np.full((len(ranks), len(order)), NOT_GIVEN, np.int64)
+            times[name][row, position[groups.group]] = values
+        first = groups.first[order]
+        return cls(ranks, graph[first], step[first], times)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of ranks and steps."""
+        return len(self.ranks), len(self.steps)
+
+    def has(self, name: str) -> bool:
+        """Return True if any step of any rank has such a time."""
+        return bool((self.times[name] != NOT_GIVEN).any())
+
+    @property
+    def parts(self) -> tuple[Part, ...]:
+        """The parts that take any time in any step."""
+        times = {name: column.ravel() for name, column in self.times.items()}
+        return shown_parts(Table(times), PARTS)
+
+    def ceiling_ns(self, name: str) -> int:
+        """Return how long pictures show a time: as ordinary steps, if others are far longer."""
+        times_ns = self.times[name]
+        longest_ns = int(times_ns.max(initial=0))
+        ordinary_ns = int(times_ns[self.ordinary].max(initial=0))
+        return ordinary_ns if 0 < FAR_LONGER * ordinary_ns < longest_ns else longest_ns
+
+    @property
+    def several_graphs(self) -> bool:
+        """True if the name of a step holds its graph too."""
+        return bool((self.graphs != _NO_GRAPH).any())
+
+    @property
+    def ordinary(self) -> Bool:
+        """True for ordinary steps, (R, C)."""
+        ordinary: Bool = self.times[_ORDINARY] == 1
+        return ordinary
+
+    def labels(self) -> list[str]:
+        """Return the steps as people call them."""
+        several = self.several_graphs
+        pairs = zip(self.graphs.tolist(), self.steps.tolist(), strict=True)
+        return [f"{graph}:{step}" if several else str(step) for graph, step in pairs]
+
+    def measured(self) -> StepGrid:
+        """Return the grid of the steps that have device records on any rank."""
+        kept = np.flatnonzero((self.times["period_ns"] != NOT_GIVEN).any(axis=0))
+        times = {name: values[:, kept] for name, values in self.times.items()}
+        return replace(self, graphs=self.graphs[kept], steps=self.steps[kept], times=times)
+
+    def of_ranks(self, rows: Rows) -> StepGrid:
+        """Return the grid of some of its rows."""
+        times = {name: values[rows] for name, values in self.times.items()}
+        return replace(self, ranks=self.ranks[rows], times=times)
+
+    def of_fewer_ranks(self, most: int) -> StepGrid:
+        """Return the grid with `most` rows at most: of each run of ranks the longest per step."""
+        run = run_length(len(self.ranks), most)
+        if run == 1:
+            return self
+        return replace(self, ranks=self.ranks[::run], times=self._longest(run, axis=0))
+
+    def within(self, columns: int) -> StepGrid:
+        """Return the grid with so many columns at most: of each run of steps the longest."""
+        run = run_length(len(self.steps), columns)
+        if run == 1:
+            return self
+        times = self._longest(run, axis=1)
+        return StepGrid(self.ranks, self.graphs[::run], self.steps[::run], times, run)
+
+    def _longest(self, run: int, axis: int) -> dict[str, Int64]:
+        """Return the times of the longest of each run of neighbours."""
+        spans_ns = self.times["period_ns"]
+        lengths_ns = np.where(spans_ns == NOT_GIVEN, self.times["marked_ns"], spans_ns)
+        runs = [
+            start + np.argmax(lengths_ns.take(range(start, min(start + run, count)), axis), axis)
+            for count in [lengths_ns.shape[axis]]
+            for start in range(0, count, run)
+        ]
+        longest = np.stack(runs, axis=axis)
+        return {
+            name: np.take_along_axis(values, longest, axis) for name, values in self.times.items()
+        }
+
+
+def with_parts(table: Table) -> Table:
+    """Return a table of overlap, or of mean steps, with all of PARTS.
+
+    Its period_ns is the time of which all parts are, without what lies outside. Exposed
+    communication is unsplit if nothing tells what is waiting and what transfer.
+    """
+    overlapped_ns = table["communication_ns"] - table["not_overlapped_ns"]
+    alone_ns = table["computing_ns"] - overlapped_ns
+    nothing = np.zeros(len(table), np.int64)
+    period_ns = extent_ns(table) if "outside_ns" in table.columns else table["period_ns"]
+    unsplit_ns = np.ma.filled(table["not_overlapped_ns"], 0)
+    split = {}
+    for name in ("waiting_ns", "transfer_ns"):
+        split[name] = table.columns.get(name, nothing)
+        unsplit_ns = unsplit_ns - np.ma.filled(split[name], 0)
+    made = {"period_ns": period_ns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns}
+    made["edges_ns"] = edges_ns(table)
+    return Table({**table.columns, **made, **split, "unsplit_ns": np.maximum(unsplit_ns, 0)})
+
+
+def _columns(figures: Figures) -> dict[str, Int64]:
+    steps = figures.steps
+    times = with_parts(Table({**steps.columns, **figures.exposed_steps.columns}))
+    absent = np.ma.getmaskarray(steps["span_ns"])
+    values = {
+        name: np.where(absent, NOT_GIVEN, np.ma.filled(times[name], 0))
+        if name in _SPLIT
+        else np.ma.filled(times[name], NOT_GIVEN)
+        for name in _MEASURED
+    }
+    values["period_ns"] = np.where(absent, NOT_GIVEN, steps["period_ns"])
+    values["marked_ns"] = steps["end_ns"] - steps["start_ns"]
+    for phase in PHASES[1:]:
+        values[phase.column] = np.ma.filled(steps[phase.column], NOT_GIVEN)
+    values[_ORDINARY] = np.asarray(steps["ordinary"])
+    return values
+
+
+# -- charts ----------------------------------------------------------------------------------------
+
+
+def draw_rank_bars(ranks: Table, parts: Sequence[Part], name: str = "bars") -> Block:
+    """Return bars of the parts of each rank's time, or the outline of many ranks.
+
+    ranks: rank, period_ns and the columns of the parts. name: of the picture in the page.
+    """
+    label = f"Parts of the device time of {len(ranks)} ranks; the table below has the numbers"
+    if len(ranks) <= MOST_BARS:
+        return {
+            "is": "bars",
+            "name": name,
+            "label": label,
+            "rows": [f"rank {rank}" for rank in ranks["rank"].tolist()],
+            "of": ranks["period_ns"].tolist(),
+            "parts": [_filled(part, ranks) for part in parts],
+        }
+    starts = np.arange(0, len(ranks), run_length(len(ranks), MOST_OUTLINED))
+    run = starts[1] - starts[0]
+    longest = [start + np.argmax(ranks["period_ns"][start : start + run]) for start in starts]
+    chosen = ranks.take(np.array(longest))
+    layers = [{"is": "stack", "parts": [_filled(part, chosen) for part in parts]}]
+    ids = ranks["rank"][starts]
+    most = int(np.sum([np.ma.filled(chosen[part.column], 0) for part in parts], axis=0).max())
+    return _plot(name, label, ids, "rank", layers, most, height=300)
+
+
+def _filled(part: Part, table: Table) -> Block:
+    values = np.ma.filled(table[part.column], 0).tolist()
+    return {"role": part.role, "label": part.label, "values": values}
+
+
+def _plot(
+    name: str,
+    label: str,
+    ids: Int64,
+    noun: str,
+    layers: Sequence[Block],
+    most: int,
+    *,
+    labels: Sequence[str] = (),
+    height: int = 240,
+    **more: Any,
+) -> Block:
+    """Return a chart of layers over columns.
+
+    ids, labels: of the columns, whose axis is called by the noun; labels are ids if not given.
+    most: the top of the axis. more: `unit` of the axis, which is of time if not given; `says`, how
+    what is under the pointer is told.
+    """
+    return {
+        "is": "plot",
+        "name": name,
+        "label": label,
+        "ids": ids.tolist(),
+        "labels": list(labels) or [str(number) for number in ids.tolist()],
+        "noun": noun,
+        "layers": list(layers),
+        "most": most,
+        "height": height,
+        **more,
+    }
+
+
+def draw_steps(whole: StepGrid, first: int | None) -> Block | None:
+    """Return the parts and the step trace of each step of a chosen rank; None below two steps.
+
+    first: the rank that is drawn first, if one is blamed or slow. `series` of the layers are rows
+    of `values`, which are by rank, then series, then step.
+    """
+    if len(whole.steps) < 2:
+        return None
+    grid = whole.within(MOST_DRAWN)
+    row = int(np.argmax(grid.ranks == first))
+    offered = grid.of_ranks(_offered(grid, row))
+    parts, phases = grid.parts, [phase for phase in PHASES if grid.has(phase.column)]
+    series = [grid_part.column for grid_part in (*parts, *phases)]
+    stacked = np.stack([offered.times[name] for name in series], axis=1)
+    curves: list[Block] = [
+        {"is": "line", "role": phase.role, "label": phase.label, "series": len(parts) + at}
+        for at, phase in enumerate(phases)
+    ]
+    if len(grid.ranks) > 1:
+        marked = np.ma.masked_equal(grid.times["marked_ns"], NOT_GIVEN)
+        low, high = (edge.tolist() for edge in (marked.min(axis=0), marked.max(axis=0)))
+        band = {"is": "band", "role": "band", "label": "Step, fastest to slowest rank"}
+        curves.insert(0, {**band, "low": low, "high": high})
+    stack = [
+        {"role": part.role, "label": part.label, "series": at} for at, part in enumerate(parts)
+    ]
+    labels = grid.labels()
+    return {
+        "is": "steps",
+        "rank": int(grid.ranks[row]),
+        "ranks": offered.ranks.tolist(),
+        "of": len(grid.ranks),
+        "run": grid.run,
+        "phases": len(phases),
+        "series": series,
+        "labels": labels,
+        "values": packed(np.ma.masked_equal(stacked, NOT_GIVEN)),
+        "parts": _plot(
+            "parts",
+            "Parts of each step",
+            grid.steps,
+            "step",
+            [{"is": "stack", "parts": stack}],
+            grid.ceiling_ns("period_ns"),
+            labels=labels,
+            says="step {column}: ",
+        )
+        if parts
+        else None,
+        "curves": _plot(
+            "curves",
+            "Length of each step and phase",
+            grid.steps,
+            "step",
+            curves,
+            max(grid.ceiling_ns(phase.column) for phase in PHASES),
+            labels=labels,
+            says="step {column}: ",
+        ),
+        "beyond": _beyond(grid),
+    }
+
+
+def _beyond(grid: StepGrid) -> str:
+    """Return which steps are longer than the pictures of them show, and how long."""
+    name = "period_ns" if grid.has("period_ns") else "marked_ns"
+    longest_ns, ceiling_ns = grid.times[name].max(axis=0), grid.ceiling_ns(name)
+    beyond = np.flatnonzero(longest_ns > 1.04 * ceiling_ns)
+    if not len(beyond):
+        return ""
+    labels = grid.labels()
+    named = [f"{labels[at]} ({spell_short(int(longest_ns[at]))})" for at in beyond[:MOST_BEYOND]]
+    more = f" and {len(beyond) - MOST_BEYOND} more" if len(beyond) > MOST_BEYOND else ""
+    noun, verb = ("Step", "reaches") if len(beyond) == 1 else ("Steps", "reach")
+    return f"Scaled by ordinary steps: {noun} {', '.join(named)}{more} {verb} beyond the picture."
+
+
+def _offered(grid: StepGrid, shown: int) -> Rows:
+    """Return the rows that can be chosen: all, or as many of the slowest as have room."""
+    most = max(1, MOST_CELLS // len(grid.steps))
+    lengths_ns = np.maximum(grid.times["period_ns"], 0).sum(axis=1)
+    lengths_ns[shown] = np.iinfo(np.int64).max
+    return np.sort(np.argsort(-lengths_ns, kind="stable")[:most])
+
+
+def draw_heat_maps(whole: StepGrid) -> tuple[list[Block], int]:
+    """Return maps of ranks by steps, and how many ranks share a row; no maps below two of either.
+
+    They show the time of a step, and its share that is exposed communication. The colours are
+    scaled by ordinary steps; others may lie beyond their ends.
+    """
+    grid = whole.within(MOST_DRAWN).measured()
+    if min(grid.shape) < 2:
+        return [], 1
+    most = min(MOST_DRAWN, MOST_HEAT_CELLS // len(grid.steps))
+    small, run = grid.of_fewer_ranks(most), run_length(len(grid.ranks), most)
+    spans = np.ma.masked_equal(small.times["period_ns"], NOT_GIVEN)
+    ordinary = spans[small.ordinary & ~np.ma.getmaskarray(spans)]
+    unit, _ = unit_of(int((ordinary if len(ordinary) else spans).max()))
+    maps = [_heat_of_steps("time", f"Step time ({unit})", small, spans, "")]
+    exposed = np.ma.masked_array(small.times["not_overlapped_ns"], spans.mask | (spans == 0))
+    share = 100 * exposed / np.maximum(spans, 1)
+    if share.count() and share.max() > 0:
+        label = "Exposed communication (% of the step)"
+        maps.append(_heat_of_steps("exposed", label, small, share, "%"))
+    return maps, run
+
+
+def _heat_of_steps(name: str, label: str, grid: StepGrid, values: Any, unit: str) -> Block:
+    scaled = values[grid.ordinary & ~np.ma.getmaskarray(values)]
+    scaled = scaled if scaled.count() else values
+    return {
+        "is": "heat",
+        "name": name,
+        "label": label,
+        "row_ids": grid.ranks.tolist(),
+        "ids": grid.steps.tolist(),
+        "labels": grid.labels(),
+        "noun": "step",
+        "values": packed(values),
+        "low": float(scaled.min()),
+        "high": float(scaled.max()),
+        "unit": unit,
+        "row_px": 20,
+        "most_px": 420,
+        "says": "rank {row}, step {column}: {value}",
+    }
+
+
+def draw_waits(matrix: WaitMatrix) -> Block:
+    """Return a map of who waited for whom, or of many ranks how long others waited for each."""
+    labels = matrix.labels()
+    if max(matrix.waited_ns.shape) > MOST_MAPPED + 1:
+        caused_ns = matrix.caused_ns
+        run = run_length(len(caused_ns), MOST_DRAWN)
+        starts = np.arange(0, len(caused_ns), run)
+        most = np.array([start + np.argmax(caused_ns[start : start + run]) for start in starts])
+        values = caused_ns[most].tolist()
+        label = f"How long others waited for each of {len(caused_ns)} ranks"
+        part = {"role": "waiting", "label": "", "values": values}
+        return _plot(
+            "waits",
+            f"{label}; the table has the longest",
+            matrix.awaited[starts],
+            "rank",
+            [{"is": "stack", "parts": [part]}],
+            max(values),
+            labels=[labels[at] for at in most.tolist()],
+            height=150,
+            says="others waited {value} for rank {column}",
+            run=run,
+        )
+    itself = matrix.ranks[:, None] == matrix.awaited[None, :]
+    label = f"How long each of {len(matrix.ranks)} ranks waited for each other"
+    return {
+        "is": "heat",
+        "name": "waits",
+        "label": f"{label}; the table has the longest",
+        "row_ids": matrix.ranks.tolist(),
+        "ids": matrix.awaited.tolist(),
+        "labels": labels,
+        "noun": "waited for rank",
+        "values": packed(np.ma.masked_array(matrix.waited_ns, itself)),
+        "low": 0.0,
+        "high": float(matrix.waited_ns.max()),
+        "unit": "",
+        "row_px": 26,
+        "most_px": 480,
+        "says": "rank {row} waited {value} for rank {column}",
+    }
+
+
+def draw_operator_curves(curves: OperatorCurves) -> Block:
+    """Return a curve of each type of operator over steps, each from 0 to its own largest."""
+    starts = np.arange(0, len(curves.steps), run_length(len(curves.steps), MOST_DRAWN))
+    names = shortened([printable(kind) or "not named" for kind in curves.types], LONGEST_TYPE)
+    return {
+        "is": "ribbons",
+        "name": "operators",
+        "label": f"Time of {len(curves.types)} types of operators in each step",
+        "ids": curves.steps[starts].tolist(),
+        "noun": "step",
+        "rows": [
+            {
+                "name": name,
+                "least": int(values_ns.min()),
+                "most": int(values_ns.max()),
+                "values": np.maximum.reduceat(values_ns, starts).round().tolist(),
+            }
+            for name, values_ns in zip(names, curves.mean_ns, strict=True)
+        ],
+    }
+
+
+def draw_both_runs(steps: Table, run: int) -> Block:
+    """Return the length of each step in two runs, of each `run` neighbours the longest."""
+    starts = np.arange(0, len(steps), run)
+    longest = {side: np.maximum.reduceat(steps[side.column], starts) for side in SIDES}
+    layers = [
+        {"is": "line", "role": side.role, "label": side.label, "values": values.tolist()}
+        for side, values in longest.items()
+    ]
+    most = max(int(values.max()) for values in longest.values())
+    ids = steps["base_step"][starts]
+    says = "step {column}: "
+    return _plot(
+        "sides", "Length of each step, before and now", ids, "step", layers, most, says=says
+    )
+
+
+def draw_queues(curves: Table, most: int) -> Block:
+    """Return how many batches queues of QUEUES held; where batches share a point, their band.
+
+    curves: queue, first (batch), least, greatest. most: batches that they have room for.
+    """
+    layers = list(_queue_layers(curves))
+    top = max(int(curves["greatest"].max()), most, 1)
+    none = np.zeros(0, np.int64)
+    return _plot("queues", "Batches in each queue", none, "batch", layers, top, unit="batches")
+
+
+def _queue_layers(curves: Table) -> Iterator[Block]:
+    for queue in QUEUES:
+        rows = curves.take(curves["queue"] == queue.column)
+        if not len(rows):
+            continue
+        at, least, greatest = (rows[name].tolist() for name in ("first", "least", "greatest"))
+        if least != greatest:
+            yield {"is": "band", "at": at, "low": least, "high": greatest, "stepped": True}
+        line = {"is": "line", "role": queue.role, "label": queue.label, "stepped": True}
+        yield {**line, "at": at, "values": least}
+
+
+def draw_memory(graph: dict[str, Any], operators: Table, name: str) -> tuple[Block, int]:
+    """Return what a graph holds at each operator, and how many operators share a column.
+
+    Of those, the one that holds most counts. graph: a row of memory_graphs. operators: at least
+    one. name: of the picture in the page.
+    """
+    use_bytes = np.ma.filled(operators["use_bytes"], 0)
+    run = run_length(len(use_bytes), MOST_DRAWN)
+    starts = np.arange(0, len(use_bytes), run)
+    marks = []
+    for key, label, last in (("fp_start", "FP start", False), ("bp_end", "BP end", True)):
+        rows = np.flatnonzero(operators["name"] == graph[key])
+        if graph[key] and len(rows):
+            marks.append({"at": int(rows[-1 if last else 0]) // run, "label": label})
+    use, peak = np.maximum.reduceat(use_bytes, starts), int(graph["peak_node"]) // run
+    layers = [
+        {"is": "stairs", "values": use.tolist()},
+        {"is": "level", "at": int(graph["static_bytes"])},
+        {"is": "marks", "marks": marks},
+        {"is": "dot", "at": peak, "value": int(use[peak])},
+    ]
+    label = "Memory that the graph holds at each operator; the table below has the peak"
+    nodes = np.asarray(np.ma.getdata(operators["node"])[starts], np.int64)
+    most = int(use.max())
+    return _plot(name, label, nodes, "operator", layers, most, unit="bytes"), run

@@ -1,0 +1,510 @@
+"""Sections of a page on waiting, bandwidth, idle time, the critical path, and clusters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.columns.group_by import group_by
+from timeline.errors import spell_ids
+from timeline.figures.advice import mean_rows
+from timeline.figures.collective_tables import REFERENCE_GB_S, bandwidth_table, reference_gb_s
+from timeline.figures.idle_table import least_gap_ns, sum_of_selection
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
+from timeline.figures.waiting_tables import WaitMatrix, path_parts
+from timeline.printable import printable
+from timeline.records.not_given import NO_ID
+from timeline.reports.html.charts import Part, draw_rank_bars, draw_waits
+from timeline.reports.html.page import (
+    Block,
+    first_rows,
+    folded,
+    folded_tables,
+    heading,
+    left_out,
+    note,
+    number_column,
+    page_table,
+    plain_list,
+    rate_column,
+    section,
+    share_column,
+    size_column,
+    spell_rank,
+    text_column,
+    time_column,
+)
+from timeline.units import spell_count, spell_duration
+
+MOST_ROWS = 20
+LEAST_ROWS, LEAST_SHARE = 3, 0.01
+"""Ranks behind the first that cause a smaller share of all waiting are summed up."""
+MOST_SIDES = 16
+"""Ranks between which links are shown in rows and columns."""
+MOST_IDLE_ROWS, MOST_PATH_ROWS, MOST_LINKS = 50, 24, 50
+
+# -- who waits for whom ----------------------------------------------------------------------------
+
+
+def wait_section(figures: Figures) -> Block | None:
+    """Return who waits for whom; None if that is not known."""
+    matrix = WaitMatrix.of(figures.waiting, figures.waited_for)
+    tables = [_straggler_table(figures.waiting), _waited_for_table(figures.waited_for)]
+    said = (
+        "In collectives of all steps, which no rank can finish before the last one arrives. "
+        "Starts are compared on one clock."
+    )
+    if matrix is None:
+        return section(
+            "Who waits for whom", note(said), *(folded(table, opened=True) for table in tables)
+        )
+    drawn = draw_waits(matrix)
+    is_map = drawn["is"] == "heat"
+    if is_map:
+        title = "Each rank by the rank it waited for"
+        unknown = "; in the last column it is not known for which rank"
+        said_of_chart = f"Light is long{unknown if '?' in drawn['labels'] else ''}."
+    else:
+        title, run = "How long others waited for each rank", drawn["run"]
+        longest = f"Of each {run} neighbouring ranks the one that others waited for longest."
+        said_of_chart = longest if run > 1 else ""
+    return section(
+        "Who waits for whom",
+        note(said),
+        heading(title),
+        note(said_of_chart),
+        {**drawn, "class": "waits"},
+        *(folded(table, opened=not is_map or table["rows"] <= 8) for table in tables if table),
+    )
+
+
+def _straggler_table(waiting: Table) -> Block | None:
+    """Return a row per rank that any other waited for."""
+    caused_ns, waited_ns = (np.ma.filled(waiting[name], 0) for name in ("caused_ns", "waited_ns"))
+    order = np.lexsort((-waited_ns, -caused_ns))
+    order = order[caused_ns[order] > 0]
+    if not len(order):
+        return None
+    notable = caused_ns[order] >= LEAST_SHARE * caused_ns.sum()
+    kept = order[notable | (np.arange(len(order)) < LEAST_ROWS)][:MOST_ROWS]
+    shown = waiting.take(kept)
+    longest_ns = int(max(shown["caused_ns"].max(), shown["waited_ns"].max()))
+    left, nobody = len(order) - len(shown), len(waiting) - len(order)
+    left_ns = int(caused_ns[order].sum() - caused_ns[kept].sum())
+    notes = [
+        f"{spell_count(left, 'more rank')} together caused {spell_duration(left_ns)}: --json."
+        if left
+        else "",
+        f"Nobody waited for {spell_count(nobody, 'other rank')}." if nobody else "",
+    ]
+    return page_table(
+        "stragglers",
+        "Who arrives last",
+        [
+            number_column("Rank", shown["rank"]),
+            number_column("Times last", shown["times_last"]),
+            time_column("Wait caused", shown["caused_ns"], like_ns=longest_ns, bars=True),
+            time_column("Longest", shown["slowest_ns"], like_ns=longest_ns),
+            time_column("Time it waited", shown["waited_ns"], like_ns=longest_ns, bars=True),
+        ],
+        " ".join(filter(None, notes)),
+    )
+
+
+def _waited_for_table(waited_for: Table) -> Block | None:
+    """Return a row per rank and the rank it waited for, the longest waits of all ranks first."""
+    if not len(waited_for):
+        return None
+    order = np.argsort(-waited_for["waited_ns"], kind="stable")
+    order = order[waited_for["waited_ns"][order] > 0]
+    shown = waited_for.take(order[:MOST_ROWS])
+    names = map(spell_rank, shown["waited_for_rank"].tolist(), shown["profiled"].tolist())
+    return page_table(
+        "waits",
+        "Longest waits, rank for rank",
+        [
+            number_column("Rank", shown["rank"]),
+            text_column("Waited for", list(names)),
+            number_column("Times", shown["times"]),
+            time_column("Time it waited", shown["waited_ns"], bars=True),
+        ],
+        left_out(len(order) - len(shown), "pair", ", all shorter,"),
+    )
+
+
+# -- bandwidth -------------------------------------------------------------------------------------
+
+
+def bandwidth_section(figures: Figures) -> Block | None:
+    """Return the bandwidth of links, and of collectives by kind and group, if it is known."""
+    kinds = bandwidth_table(figures.links)
+    shown: list[Block | None] = []
+    if len(kinds):
+        shown += [heading("Bandwidth of links"), _kind_table(kinds)]
+    ends = links_of_known_ends(figures.links)
+    if len(ends):
+        links = _summed(ends, ("group", "source_rank", "target_rank", "link"), ("count", *_MOVED))
+        one_group = all(group is None for group in links["group"].tolist())
+        sides = len(np.union1d(links["source_rank"], links["target_rank"]))
+        if one_group and sides <= MOST_SIDES:
+            shown += [heading("Links (GB/s)"), _link_matrix(links)]
+        shown.append(folded(_slowest_links(links, kinds), opened=False))
+    if len(figures.collectives):
+        shown.append(folded(_collective_table(figures.collectives), opened=False))
+    return section("Bandwidth", *shown)
+
+
+_MOVED = ("size_bytes", "total_ns")
+
+
+def links_of_known_ends(links: Table, *, known: bool = True) -> Table:
+    """Return the links between ranks that are known, or in a known group; or the others."""
+    if not len(links):
+        return links
+    unnamed = [group is None for group in links["group"].tolist()]
+    unknown = (links["numbered_in"] == "group") & np.array(unnamed, np.bool_)
+    return links.take(~unknown if known else unknown)
+
+
+def _kind_table(kinds: Table) -> Block | None:
+    usual = [kind for kind in kinds["link"].tolist() if kind.upper() in REFERENCE_GB_S]
+    named = ", ".join(f"{REFERENCE_GB_S[kind.upper()]:g} GB/s for {kind}" for kind in usual)
+    others = "the best link of the run" + (" for others" if usual else "")
+    reference = " and ".join(filter(None, [named, others if len(usual) < len(kinds) else ""]))
+    return page_table(
+        "bandwidth",
+        "Bandwidth of links",
+        [
+            text_column("Link", kinds["link"]),
+            rate_column("Bandwidth", kinds["bandwidth_gb_s"]),
+            rate_column("Reference", kinds["reference_gb_s"]),
+            share_column("Of reference", kinds["bandwidth_gb_s"] / kinds["reference_gb_s"]),
+            rate_column("Slowest", kinds["slowest_gb_s"]),
+            rate_column("Fastest", kinds["fastest_gb_s"]),
+            number_column("Links", kinds["links"]),
+            size_column("Size", kinds["size_bytes"]),
+        ],
+        f"The reference is {reference}. Small transfers stay far below it.",
+    )
+
+
+def _collective_table(collectives: Table) -> Block | None:
+    """Return a row per kind and group, all ranks together, longest first."""
+    moved = np.ma.filled(collectives["bandwidth_gb_s"] * collectives["transfer_ns"], 0)
+    added = {"ranks": np.ones(len(collectives), np.int64), "moved": moved}
+    sums = _summed(
+        Table({**collectives.columns, **added}),
+        ("kind", "group"),
+        ("count", *_MOVED, "moved_bytes", "waited_ns", "transfer_ns", "ranks", "moved"),
+    )
+    shown = sums.take(np.argsort(-sums["total_ns"], kind="stable")[:MOST_ROWS])
+    longest_ns = int(shown["total_ns"].max())
+    speed = np.ma.masked_array(
+        shown["moved"] / np.maximum(shown["transfer_ns"], 1), shown["moved"] == 0
+    )
+    return page_table(
+        "groups",
+        "Collectives by kind and group",
+        [
+            text_column("Kind", shown["kind"]),
+            text_column("Group", shown["group"]),
+            number_column("Ranks", shown["ranks"]),
+            number_column("Count", shown["count"]),
+            size_column("Size", shown["size_bytes"]),
+            size_column("Moved", shown["moved_bytes"]),
+            time_column("Total", shown["total_ns"], bars=True),
+            time_column("Waiting", shown["waited_ns"], like_ns=longest_ns),
+            time_column("Transfer", shown["transfer_ns"], like_ns=longest_ns),
+            rate_column("Bus", speed),
+        ],
+        "Transfer begins when the last rank has arrived.",
+    )
+
+
+def _link_matrix(links: Table) -> Block | None:
+    """Bandwidth from each rank (row) to each other (column), all links between them together."""
+    pairs = _summed(links, ("source_rank", "target_rank"), _MOVED)
+    speed = pairs["size_bytes"] / np.maximum(pairs["total_ns"], 1)
+    ends = zip(pairs["source_rank"].tolist(), pairs["target_rank"].tolist(), strict=True)
+    speed_of = dict(zip(ends, np.round(speed, 4).tolist(), strict=True))
+    sources, targets = (np.unique(pairs[name]) for name in ("source_rank", "target_rank"))
+    columns = (
+        number_column(
+            f"To {target}",
+            [speed_of.get((source, target)) for source in sources.tolist()],
+            digits=2,
+            most=float(speed.max()) or 1.0,
+        )
+        for target in targets.tolist()
+    )
+    said = "Short bars are slow links; each is a share of the fastest."
+    return page_table("links", "Links (GB/s)", [number_column("From", sources), *columns], said)
+
+
+def _slowest_links(links: Table, kinds: Table) -> Block | None:
+    fastest = dict(zip(kinds["link"].tolist(), kinds["fastest_gb_s"].tolist(), strict=True))
+    speed = links["size_bytes"] / np.maximum(links["total_ns"], 1)
+    order = np.argsort(speed, kind="stable")[:MOST_ROWS]
+    shown, speed = links.take(order), speed[order]
+    reference = [reference_gb_s(link, fastest.get(link, 0.0)) for link in shown["link"].tolist()]
+    return page_table(
+        "slow-links",
+        "Slowest links",
+        [
+            text_column("Group", shown["group"]),
+            number_column("From", shown["source_rank"]),
+            number_column("To", shown["target_rank"]),
+            text_column("Link", shown["link"]),
+            number_column("Count", np.ma.masked_equal(shown["count"], 0)),
+            size_column("Size", shown["size_bytes"]),
+            time_column("Time", shown["total_ns"]),
+            rate_column("Bandwidth", speed),
+            share_column("Of reference", speed / np.maximum(np.array(reference), 1e-9)),
+        ],
+        left_out(len(links) - len(shown), "link", ", all faster,"),
+    )
+
+
+def _summed(table: Table, keys: tuple[str, ...], names: tuple[str, ...]) -> Table:
+    """Return a row per distinct key with sums, masked where no row of the key has a value."""
+    rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
+    number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
+    row = np.array([number[key] for key in rows], np.intp)
+    columns: dict[str, npt.NDArray[Any]] = {
+        name: np.array([key[at] for key in number], table[name].dtype)
+        for at, name in enumerate(keys)
+    }
+    for name in names:
+        values = table[name]
+        sums = np.zeros(len(number), values.dtype)
+        np.add.at(sums, row, np.ma.filled(values, 0))
+        given = np.zeros(len(number), np.bool_)
+        given[row[~np.ma.getmaskarray(values)]] = True
+        columns[name] = sums if given.all() else np.ma.masked_array(sums, ~given)
+    return Table(columns)
+
+
+# -- idle time and the critical path ---------------------------------------------------------------
+
+
+def idle_section(figures: Figures) -> Block | None:
+    """Return idle time by cause, by host call, and by rank and cause, as far as it is known."""
+    causes = sum_of_selection(figures.idle, "cause")
+    if not len(causes):
+        return None
+    least_ns = least_gap_ns(figures.idle)
+    said = (
+        f"The device leaves at least {spell_duration(least_ns)} between tasks." if least_ns else ""
+    )
+    tables = [page_table("idle", "Why devices idle", _idle_columns(causes), said)]
+    calls = sum_of_selection(figures.idle_calls, "cause", "call")
+    shown, left = first_rows(calls, MOST_IDLE_ROWS, "call")
+    if len(calls):
+        title = "What the host did meanwhile"
+        tables.append(page_table("idle-calls", title, _idle_columns(shown), left))
+    ranks = sum_of_selection(figures.idle, "rank", "cause")
+    if len(ranks) > len(causes):
+        shown, left = first_rows(ranks, MOST_IDLE_ROWS)
+        tables.append(page_table("idle-ranks", "By rank", _idle_columns(shown), left))
+    said = (
+        "For each gap between tasks it is asked what ended it, and what the host did until it had "
+        "launched that."
+    )
+    return section("Idle time", note(said), *folded_tables(tables))
+
+
+def _idle_columns(rows: Table) -> list[Block | None]:
+    return [
+        number_column("Rank", rows["rank"]) if "rank" in rows.columns else None,
+        text_column("Cause", [IdleCause(cause).label for cause in rows["cause"].tolist()]),
+        text_column("Host call", rows["call"]) if "call" in rows.columns else None,
+        number_column("Gaps", rows["gaps"]) if "gaps" in rows.columns else None,
+        time_column("Time", rows["total_ns"], bars=True),
+        share_column("Share of idle", np.ma.filled(rows["share"], 0.0)),
+    ]
+
+
+def path_section(figures: Figures) -> Block | None:
+    """Return what is on the critical path of all steps; None if that is not known."""
+    if not len(figures.critical_path):
+        return None
+    parts = path_parts(figures.critical_path)
+    kinds, kind = np.unique(parts["kind"].astype(str), return_inverse=True)
+    names = [str(name).replace("_", " ").capitalize() for name in kinds.tolist()]
+    rank, profiled = np.ma.filled(parts["rank"], NO_ID), parts["profiled"].astype(np.int64)
+    tables = []
+    for name, title, keys in (
+        ("path-kinds", "What is on the path", [kind]),
+        ("path", "On which rank", [rank, profiled, kind]),
+    ):
+        groups = group_by(len(parts), [key.astype(np.int64) for key in keys])
+        total_ns = groups.sum(parts["total_ns"])
+        order = np.argsort(-total_ns, kind="stable")
+        first = order[:MOST_PATH_ROWS]
+        shown = parts.take(groups.first[first])
+        ranks = map(spell_rank, shown["rank"].tolist(), shown["profiled"].tolist())
+        by_rank = name == "path"
+        tables.append(
+            page_table(
+                name,
+                title,
+                [
+                    text_column("Rank", list(ranks)) if by_rank else None,
+                    text_column("Segments", [names[at] for at in kind[groups.first[first]]]),
+                    time_column("Time", total_ns[first], bars=not by_rank),
+                    share_column("Share of path", total_ns[first], int(total_ns.sum())),
+                ],
+                left_out(len(order) - len(shown), "row", ", all shorter,"),
+            )
+        )
+    said = (
+        "What determined how long steps took: work, transfers and host calls, across ranks, one "
+        "after another."
+    )
+    beside: Block = {"is": "beside", "blocks": folded_tables(tables)}
+    return section("Critical path", note(said), beside)
+
+
+# -- clusters --------------------------------------------------------------------------------------
+
+_ALONE = (
+    Part("computing_ns", "computing", "Computing"),
+    Part("collective_alone_ns", "exposed", "Communication alone"),
+    Part("receive_alone_ns", "overlapped", "Receives alone"),
+)
+"""Of a step, as MindSpore sums it up for clusters."""
+_TIMES = {
+    "interval_ns": "Interval",
+    "computing_ns": "Computing",
+    "communication_alone_ns": "Communication alone",
+    "stage_ns": "Stage time",
+    "receive_alone_ns": "Receives alone",
+    "collective_alone_ns": "Collectives alone",
+}
+_ABOUT = frozenset(
+    {
+        "step interval of ranks",
+        "flop/s of ranks",
+        "link",
+        "communication",
+        "communication between stages",
+        "communication within a stage",
+        "work of stages",
+    }
+)
+
+
+def cluster_section(figures: Figures) -> Block | None:
+    """Return how a cluster is split, what its ranks do in a step, and links; None if unknown."""
+    times = mean_rows(figures.parallel_times)
+    links = links_of_known_ends(figures.links, known=False)
+    split = _split_words(figures.parallel)
+    if not (split or times or len(links)):
+        return None
+    alone = [row for row in map(_alone, times) if row["period_ns"]]
+    parts = [part for part in _ALONE if any(row[part.column] for row in alone)]
+    if any(part.column == "receive_alone_ns" for part in parts):
+        parts = [Part(part.column, part.role, _TIMES[part.column]) for part in parts]
+    bars: list[Block | None] = []
+    if alone:
+        said = (
+            "A mean step of each rank, as MindSpore sums it up: computing, and communication "
+            "while nothing computes."
+        )
+        columns = {name: np.array([row[name] for row in alone], np.int64) for name in alone[0]}
+        bars = [note(said), draw_rank_bars(Table(columns), parts, "cluster")]
+    advice = [row["text"] for row in figures.advice.to_dicts() if row["about"] in _ABOUT]
+    lines = [note(split), *bars, plain_list(map(printable, advice))]
+    tables = [_rank_times(figures, times) if times else None, _link_table(links)]
+    if not any(lines[1:]) and not any(tables):
+        lines = [plain_list([split])]
+    return section("Cluster", *lines, *map(folded, tables))
+
+
+def _split_words(parallel: Table) -> str:
+    """Return how several ranks share the model, for people."""
+    split = next(iter(parallel.to_dicts()), None)
+    if split is None or (split["ranks"] or 0) < 2:
+        return ""
+    mode = printable((split["mode"] or "").replace("_", " ").replace("-", " "))
+    stages = split["stage_ranks"] or []
+    ranks = spell_count(split["ranks"], "rank")
+    if len(stages) < 2:
+        return f"{ranks}, {mode}." if mode else f"{ranks}."
+    of = "; ".join(f"stage {at} is ranks {spell_ids(held)}" for at, held in enumerate(stages[:8]))
+    more = "; and so on" if len(stages) > 8 else ""
+    return f"{ranks} in {len(stages)} stages{f', {mode}' if mode else ''}: {of}{more}."
+
+
+def _alone(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of a mean step that make up its bar.
+
+    All communication is of collectives if receives are not said_of_chart apart.
+    """
+    alone_ns, receive_ns = row["communication_alone_ns"] or 0, row["receive_alone_ns"] or 0
+    computing_ns = row["computing_ns"] or 0
+    return {
+        "rank": row["rank"],
+        "computing_ns": computing_ns,
+        "receive_alone_ns": receive_ns,
+        "collective_alone_ns": max(0, alone_ns - receive_ns),
+        "period_ns": computing_ns + max(alone_ns, receive_ns),
+    }
+
+
+def _rank_times(figures: Figures, times: Sequence[dict[str, Any]]) -> Block | None:
+    """Return a row per rank: the interval before its mean step, and the times of that."""
+    interval_ns = {row["rank"]: row["interval_ns"] for row in mean_rows(figures.step_trace)}
+    rows = [row | {"interval_ns": interval_ns.get(row["rank"])} for row in times]
+    columns = {
+        name: np.ma.masked_array(
+            np.array([row[name] or 0 for row in rows], np.int64),
+            [row[name] is None for row in rows],
+        )
+        for name in ("rank", "stage", *_TIMES)
+    }
+    given = {name: title for name, title in _TIMES.items() if columns[name].count()}
+    longest_ns = max((int(columns[name].max()) for name in given), default=0)
+    return page_table(
+        "cluster-ranks",
+        "Ranks",
+        [
+            number_column("Rank", columns["rank"]),
+            number_column("Stage", columns["stage"]),
+            *(
+                time_column(title, columns[name], like_ns=longest_ns, bars=name != "interval_ns")
+                for name, title in given.items()
+            ),
+        ],
+        "Interval is the wait for data before a step, stage time what a stage of the pipeline "
+        "computes and communicates without what it receives."
+        if "stage_ns" in given
+        else "",
+    )
+
+
+def _link_table(links: Table) -> Block | None:
+    """Return a row per rank and link, the slowest first."""
+    if not len(links):
+        return None
+    shown = links.take(np.argsort(links["bandwidth_gb_s"], kind="stable")[:MOST_LINKS])
+    more = left_out(len(links) - len(shown), "link", ", all faster,")
+    return page_table(
+        "cluster-links",
+        "Links of each rank",
+        [
+            number_column("Rank", shown["rank"]),
+            number_column("From", shown["source_rank"]),
+            number_column("To", shown["target_rank"]),
+            text_column("Link", shown["link"]),
+            size_column("Size", shown["size_bytes"]),
+            time_column("Time", shown["total_ns"]),
+            rate_column("Bandwidth", shown["bandwidth_gb_s"]),
+        ],
+        f"From and to are numbers inside groups that the file does not name. {more}".strip(),
+    )

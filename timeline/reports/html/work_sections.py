@@ -1,0 +1,396 @@
+"""Sections of a page on FLOPs, memory, and the preparation of data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.waits.culprit import Culprit
+from timeline.figures.advice import ABOUT_DATA, worst_first
+from timeline.figures.flops import ScopeNode, operator_scopes, scope_tree
+from timeline.figures.memory_tables import MOST_AT_PEAK
+from timeline.figures.rank_tables import Figures
+from timeline.figures.table import Table
+from timeline.printable import printable
+from timeline.reports.html.charts import draw_memory, draw_queues
+from timeline.reports.html.page import (
+    SHORT,
+    Block,
+    first_rows,
+    folded,
+    folded_tables,
+    heading,
+    left_out,
+    note,
+    number_column,
+    page_table,
+    plain_list,
+    scaled_column,
+    section,
+    share_column,
+    sorted_texts,
+    spell_amount,
+    text_column,
+    time_column,
+)
+from timeline.units import spell_bytes, spell_count
+
+MOST_ROWS, MOST_DATA_ROWS = 120, 50
+MOST_SCOPES = 300
+OPEN_LEVELS = 3
+"""Scopes whose inner ones are shown before anybody asks."""
+MOST_GRAPHS = 4
+"""Graphs of a rank that are shown, those with the largest peaks."""
+MOST_ADVICE = 8
+MOST_BOXES = 200
+"""Operations that are drawn: those that limit the pipeline, then those nearest to the root."""
+MOST_NAMED = 20
+"""Numbers of operations in a cell."""
+
+# -- FLOPs -----------------------------------------------------------------------------------------
+
+
+def flop_section(flops: Table, *, several: bool) -> Block | None:
+    """Return the scopes of the rank that does most, and tables; None if nothing is counted.
+
+    several: the report is of more than one rank.
+    """
+    if not len(flops):
+        return None
+    rank = _rank_shown(flops)
+    rows = flops.take(np.flatnonzero(flops["rank"] == rank))
+    scopes = _level(rows, "scope")
+    tree = scope_tree(
+        scopes if len(scopes) else operator_scopes(_level(rows, "operator")), MOST_SCOPES
+    )
+    of_rank = f" of rank {rank}" if several else ""
+    blocks: list[Block | None] = []
+    if tree is not None:
+        said = (
+            "Operations inside each scope, and of its own operators, those in no scope within it."
+        )
+        drawn = {"is": "tree", "root": _scope(tree, max(1, tree.flop), 0)}
+        blocks = [heading(f"Scopes{of_rank}"), note(said), drawn]
+    ranks, left = first_rows(_level(flops, "rank"), MOST_ROWS)
+    steps, steps_left = first_rows(_level(flops, "step"), MOST_ROWS)
+    operators = _level(rows, "operator")
+    order = np.argsort(-np.ma.filled(operators["flop"], 0), kind="stable")
+    shown = operators.take(order[:MOST_ROWS])
+    tables = [
+        page_table(
+            "flops-ranks",
+            "Each rank",
+            [number_column("Rank", ranks["rank"]), *_flop_columns(ranks, "Work of a step")],
+            left,
+        ),
+        page_table(
+            "flops-steps",
+            "Each step",
+            [
+                number_column("Rank", steps["rank"]),
+                number_column("Step", steps["step"]),
+                share_column("Utilization", steps["utilization"]),
+            ],
+            steps_left,
+        ),
+        page_table(
+            "flops-operators",
+            f"Operators{of_rank}",
+            [text_column("Operator", shown["name"]), *_flop_columns(shown, "Work")],
+            left_out(len(operators) - len(shown), "row"),
+        ),
+    ]
+    said = (
+        "Floating-point operations as the profiler counted them. The rate of a rank is the mean "
+        "over its operators, and not all work by all time; its utilization is of the time between "
+        "forward and backward."
+    )
+    return section("FLOPs", note(said), *blocks, *folded_tables(tables), anchor="flops")
+
+
+def _flop_columns(rows: Table, title: str) -> list[Block | None]:
+    return [
+        text_column("Unit", np.where(rows["unit"] == "all", "", rows["unit"])),
+        scaled_column(title, rows["flop"], "FLOP"),
+        scaled_column("Rate", rows["flop_per_s"], "FLOP/s"),
+        share_column("Utilization", rows["utilization"]),
+    ]
+
+
+def _rank_shown(flops: Table) -> int:
+    """Return the rank that does most, the first of several, among those with scopes if any has."""
+    scopes, work = _level(flops, "scope"), _level(flops, "rank")
+    ranks: list[int] = np.unique((scopes if len(scopes) else flops)["rank"]).tolist()
+    flop = np.ma.filled(work["flop"], 0)
+    return max(ranks, key=lambda rank: (int(flop[work["rank"] == rank].sum()), -rank))
+
+
+def _level(flops: Table, level: str) -> Table:
+    return flops.take(np.flatnonzero(flops["level"] == level))
+
+
+def _scope(node: ScopeNode, all_flop: int, depth: int) -> Block:
+    """Return a scope of the tree; share: of all operations, for its bar."""
+    own = spell_amount(node.own_flop, "FLOP") if node.own_flop and node.children else ""
+    return {
+        "name": printable(node.name),
+        "flop": spell_amount(node.flop, "FLOP"),
+        "own": own and f"own {own}",
+        "share": min(1.0, node.flop / all_flop),
+        "note": "; ".join(_scope_notes(node)),
+        "opened": depth < OPEN_LEVELS,
+        "children": [_scope(child, all_flop, depth + 1) for child in node.children],
+    }
+
+
+def _scope_notes(node: ScopeNode) -> Iterator[str]:
+    if node.elsewhere:
+        yield f"scopes inside: see {printable(node.elsewhere)}"
+    elif node.places > 1 and (node.children or node.left_out):
+        yield f"scopes inside are of all {node.places} places where it lies"
+    if node.left_out:
+        yield f"{spell_count(node.left_out, 'smaller scope')} not shown"
+
+
+# -- memory ----------------------------------------------------------------------------------------
+
+
+def memory_section(figures: Figures) -> Block | None:
+    """Return what graphs hold at each operator, and who holds the peak; None if unknown.
+
+    The rank is the one that holds most.
+    """
+    graphs = figures.memory_graphs
+    if not len(graphs):
+        return None
+    order = np.argsort(-np.ma.filled(graphs["peak_bytes"], 0), kind="stable")
+    rank = graphs["rank"][order[0]]
+    shown = graphs.take(order[graphs["rank"][order] == rank][:MOST_GRAPHS]).to_dicts()
+    several = len(np.unique(graphs["rank"])) > 1
+    drawn: list[Block | None] = []
+    for number, graph in enumerate(shown):
+        operators = _of_graph(figures.memory_operators, graph)
+        if graph["nodes"] and len(operators):
+            curve, run = draw_memory(graph, operators, f"memory-{number}")
+            drawn += [heading(_title(graph)), curve, note(_curve_note(graph, run))]
+    of_rank = f"Of rank {rank}: no other one holds more. " if several else ""
+    planned = "What graphs hold is planned before they run. " if drawn else ""
+    tables = [
+        _graph_table(graphs.take(np.sort(order[:MOST_ROWS])), len(graphs)),
+        *_held(figures, shown),
+    ]
+    return section(
+        "Memory of graphs" if drawn else "Memory",
+        note(f"{of_rank}{planned}A MB is 1024 KB."),
+        *drawn,
+        *(
+            folded(table, opened=not at or table["rows"] <= SHORT)
+            for at, table in enumerate(table for table in tables if table)
+        ),
+        anchor="memory",
+    )
+
+
+def _of_graph(table: Table, graph: dict[str, Any]) -> Table:
+    """Return the rows of a graph of a rank, or of those of no graph."""
+    given, number = np.ma.getmaskarray(table["graph"]), np.ma.getdata(table["graph"])
+    same = given if graph["graph"] is None else ~given & (number == graph["graph"])
+    return table.take(same & (table["rank"] == graph["rank"]))
+
+
+def _curve_note(graph: dict[str, Any], run: int) -> str:
+    static, capacity = graph["static_bytes"], graph["capacity_bytes"]
+    at = f"{graph['peak_operator'] or 'an operator'} (operator {graph['peak_node']})"
+    said = f"Peak {spell_bytes(graph['peak_bytes'])} at {printable(at)}"
+    if capacity:
+        said += f", {graph['peak_bytes'] / capacity:.0%} of the device's {spell_bytes(capacity)}"
+    if static:
+        said += f"; dotted: {spell_bytes(static)} that it always holds"
+    more = f" Of each {run} operators the one that holds most is drawn." if run > 1 else ""
+    return f"{said}.{more}"
+
+
+def _title(graph: dict[str, Any]) -> str:
+    return "Allocated" if graph["graph"] is None else f"Graph {graph['graph']}"
+
+
+def _graph_table(shown: Table, count: int) -> Block | None:
+    capacity = np.ma.filled(shown["capacity_bytes"], 0)
+    peak = np.ma.filled(shown["peak_bytes"], 0)
+    of_graphs = bool(np.ma.count(shown["graph"]))
+    return page_table(
+        "memory-graphs",
+        "Peak of each graph" if of_graphs else "Peak of each rank",
+        [
+            number_column("Rank", shown["rank"]),
+            number_column("Graph", shown["graph"]),
+            _byte_column("Peak", shown["peak_bytes"]),
+            share_column("Of the device", peak, capacity) if capacity.any() else None,
+            text_column("At operator", shown["peak_operator"]),
+            _byte_column("Static", shown["static_bytes"]),
+            number_column("Operators", shown["nodes"]),
+            number_column("Tensors" if of_graphs else "Allocations", shown["tensors"]),
+        ],
+        left_out(count - len(shown), "graph", ", which hold less,"),
+    )
+
+
+def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block | None]:
+    """Yield what is held at the peak of each graph, largest first."""
+    for number, graph in enumerate(graphs):
+        tensors = _of_graph(figures.memory_tensors, graph)
+        alive = tensors.take(tensors["at_peak"].astype(np.bool_))
+        order = np.argsort(-alive["size_bytes"], kind="stable")
+        shown, rest = alive.take(order[:MOST_AT_PEAK]), alive.take(order[MOST_AT_PEAK:])
+        size = spell_bytes(int(rest["size_bytes"].sum()))
+        yield page_table(
+            f"memory-held-{number}",
+            f"{_title(graph)}: held at the peak",
+            [
+                text_column("Operator", shown["operator"]),
+                text_column("Type", shown["type"]),
+                _byte_column("Size", shown["size_bytes"]),
+                share_column(
+                    "Share of the peak",
+                    np.ma.filled(shown["size_bytes"], 0),
+                    graph["peak_bytes"],
+                ),
+                number_column("From operator", shown["first"]),
+                number_column("To operator", shown["last"]),
+            ],
+            f"{spell_count(len(rest), 'smaller one')}: {size}." if len(rest) else "",
+        )
+
+
+def _byte_column(title: str, values_bytes: npt.NDArray[Any]) -> Block | None:
+    """Return a column of sizes, each in its unit; None if all are masked."""
+    given = values_bytes.tolist()
+    if all(value is None for value in given):
+        return None
+    return sorted_texts(
+        title, ["" if value is None else spell_bytes(value) for value in given], given
+    )
+
+
+# -- preparation of data ---------------------------------------------------------------------------
+
+
+def data_section(figures: Figures, culprit: Culprit | None) -> Block | None:
+    """Return queues over time, the pipeline as boxes, and tables; None if nothing was sampled.
+
+    The rank that is drawn is the culprit, or else the one whose host queue is most often empty.
+    """
+    ranks = figures.data_preparation.to_dicts()
+    if not ranks:
+        return None
+    late = None if culprit is None else culprit.rank
+    shown = max(ranks, key=lambda row: (row["rank"] == late, row["empty_share"] or 0.0))["rank"]
+    curves, queues, pipeline = (
+        table.take(table["rank"] == shown)
+        for table in (figures.data_curves, figures.data_queues, figures.data_pipeline)
+    )
+    drawn: list[Block | None] = []
+    if len(curves):
+        room = int(np.ma.filled(queues["capacity"], 0).max(initial=0))
+        drawn = [heading("Batches in each queue"), draw_queues(curves, room)]
+    if len(pipeline):
+        levels, left = _levels(pipeline)
+        boxes = {"is": "pipeline", "levels": levels}
+        drawn += [heading("Pipeline"), boxes, note(left_out(left, "operation"))]
+    advice = [one.text for one in worst_first(figures.all_advice()) if one.about in ABOUT_DATA]
+    which = f"Rank {shown} of {len(ranks)} is drawn. " if len(ranks) > 1 else ""
+    said = (
+        "A queue that is empty makes what takes from it wait; an operation whose own queue is "
+        "empty while its input is full is slow itself."
+    )
+    return section(
+        "Data preparation",
+        note(f"{which}{said}"),
+        plain_list(map(printable, advice[:MOST_ADVICE])),
+        *drawn,
+        *folded_tables(_data_tables(figures)),
+    )
+
+
+def _levels(pipeline: Table) -> tuple[list[list[Block]], int]:
+    """Return boxes of operations, and how many operations have none.
+
+    pipeline: of one rank, from the root on. Levels are from the sources to the root; operations
+    that are equally far from it are in one.
+    """
+    depth: dict[int | None, int] = {}
+    for op, parent in zip(pipeline["op"].tolist(), pipeline["parent"].tolist(), strict=True):
+        depth[op] = depth.get(parent, -1) + 1
+    limits = np.array([bool(limit) for limit in pipeline["bottleneck"]], np.bool_)
+    drawn = np.sort(np.argsort(~limits, kind="stable")[:MOST_BOXES])
+    levels: dict[int, list[Block]] = {}
+    for row in pipeline.take(drawn).to_dicts():
+        limit = f"{row['bottleneck']}: {row['advice'] or ''}" if row["bottleneck"] else ""
+        box = {
+            "name": printable(f"{row['type']} {row['op']}"),
+            "workers": "" if row["workers"] is None else spell_count(row["workers"], "worker"),
+            "usage": row["usage"],
+            "limit": limit,
+        }
+        levels.setdefault(depth[row["op"]], []).append(box)
+    return [levels[at] for at in sorted(levels, reverse=True)], len(pipeline) - len(drawn)
+
+
+def _named(ops: Sequence[int]) -> str:
+    """Return the numbers of operations, the first of many."""
+    left = len(ops) - MOST_NAMED
+    return ", ".join(map(str, ops[:MOST_NAMED])) + (f" and {left} more" if left > 0 else "")
+
+
+def _data_tables(figures: Figures) -> Iterator[Block | None]:
+    shown, left = first_rows(figures.data_preparation, MOST_DATA_ROWS)
+    columns = [
+        text_column("Bottleneck", shown["bottleneck"]),
+        share_column("Host queue empty", shown["empty_share"]),
+        text_column("Operations", [*map(_named, shown["operations"])]),
+        share_column("Processors busy", shown["cpu_busy"]),
+    ]
+    if any(columns):
+        columns.insert(0, number_column("Rank", shown["rank"]))
+        yield page_table("data-ranks", "What limits the preparation of data", columns, left)
+    if len(figures.data_queues):
+        shown, left = first_rows(figures.data_queues, MOST_DATA_ROWS)
+        yield page_table(
+            "data-queues",
+            "Queues",
+            [
+                number_column("Rank", shown["rank"]),
+                text_column("Queue", shown["queue"]),
+                number_column("Batches", shown["records"]),
+                number_column("Empty", shown["empty"]),
+                number_column("Full", shown["full"]),
+                number_column("Capacity", shown["capacity"]),
+                time_column("Waited for", shown["get_ns"]),
+                time_column("Put in", shown["push_ns"]),
+                time_column("Together", shown["total_ns"]),
+            ],
+            f"Times are means of a batch. {left}".strip(),
+        )
+    if len(figures.data_pipeline):
+        shown, left = first_rows(figures.data_pipeline, MOST_DATA_ROWS)
+        yield page_table(
+            "data-pipeline",
+            "Operations of the pipeline",
+            [
+                number_column("Rank", shown["rank"]),
+                number_column("Number", shown["op"]),
+                text_column("Type", shown["type"]),
+                number_column("Workers", shown["workers"]),
+                number_column("Capacity", shown["capacity"]),
+                share_column("Queue filled", shown["usage"]),
+                share_column("Queue empty", shown["empty_share"]),
+                share_column("User", shown["cpu_user"]),
+                share_column("System", shown["cpu_system"]),
+                text_column("Bottleneck", shown["bottleneck"]),
+                text_column("What to try", shown["advice"]),
+            ],
+            left,
+        )
