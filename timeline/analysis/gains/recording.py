@@ -48,8 +48,9 @@ class DeviceWork(Spans):
     kind: a PathKind. name: code in the strings of the recording. collective: row of an op among the
     rank's collectives, NO_ID for tasks. before: row that must end before this one starts on the
     device, always an earlier one, NO_ID for none. stream_before: row before it on its stream;
-    differs from `before` if the item seems to wait for another stream. launch: row of the host
-    point that launched it, NO_ID if that is not recorded. step: row of its step, NO_STEP for none.
+    differs from `before` if the item seems to wait for another stream. also: another row that must
+    have ended, NO_ID for none. launch: row of the host point that launched it, NO_ID if that is not
+    recorded. step: row of its step, NO_STEP for none.
     """
 
     kind: Codes = column(np.int32)
@@ -59,6 +60,7 @@ class DeviceWork(Spans):
     stream_before: Codes = column(np.int32, NO_ID)
     launch: Codes = column(np.int32, NO_ID)
     step: Codes = column(np.int32, NO_STEP)
+    also: Codes = column(np.int32, NO_ID)
 
 
 class HostPoints(ColumnTable):
@@ -128,6 +130,7 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
         np.where(items.is_op, before, rows_before(items.stream)).astype(np.int32),
         launch,
         step,
+        np.full(len(items), NO_ID, np.int32),
     )
     return Recording(tuple(strings), work, points, len(items))
 

@@ -161,7 +161,7 @@ class _Net:
     which waits for all its arrivals, and second is NO_ID if there is no second need. first_ns,
     second_ns: delay after them. group: op that the node arrives at, NO_ID for others; groups:
     number of ops. recorded_ns: recorded time of each node. item_end, item_start, point: nodes of
-    items and host points.
+    items and host points. An item that two others must precede has a gate, which opens after both.
     """
 
     def __init__(self, run: Replay, ranks: Sequence[RecordedRank]) -> None:
@@ -173,6 +173,8 @@ class _Net:
         item = 1 + np.arange(len(work))
         point = 1 + len(work) + np.arange(len(host))
         op_end = 1 + len(work) + len(host) + np.arange(len(ops.rows))
+        gated = np.flatnonzero((work.also != NO_ID) & (work.before != NO_ID))
+        gate = 1 + len(work) + len(host) + len(ops.rows) + np.arange(len(gated))
         item_end = item.copy()
         item_end[ops.rows] = op_end
         is_op = np.zeros(len(work), np.bool_)
@@ -180,7 +182,12 @@ class _Net:
         length_ns = np.where(is_op, 0, end_ns - start_ns)
         # An op that does not end before its arrivals sorts after all arrivals at the same time.
         op_last_ns = np.where(ops.joint, ops.came_ns, start_ns[ops.rows])
-        node_ns = np.concatenate([[0], start_ns + length_ns, point_ns, end_ns[ops.rows]])
+        items_of, points_of = np.diff(run.first_item), np.diff(run.first_point)
+        first_of_rank = np.repeat(run.first_item[:-1], items_of)
+        needs_of_gate = (rows[gated] + first_of_rank[gated] for rows in (work.before, work.also))
+        before, also = needs_of_gate
+        gate_ns = np.maximum(end_ns[before], end_ns[also])
+        node_ns = np.concatenate([[0], start_ns + length_ns, point_ns, end_ns[ops.rows], gate_ns])
         order = np.lexsort(
             (
                 # At equal times, ends come before what they trigger.
@@ -190,16 +197,17 @@ class _Net:
                         np.full(len(work), 2),
                         np.ones(len(host), np.int64),
                         np.where(end_ns[ops.rows] > op_last_ns, 0, 3),
+                        np.ones(len(gate), np.int64),
                     ]
                 ),
-                np.concatenate([[_NEVER], start_ns, point_ns, end_ns[ops.rows]]),
+                np.concatenate([[_NEVER], start_ns, point_ns, end_ns[ops.rows], gate_ns]),
             )
         )
         place = np.empty(len(order), np.intp)
         place[order] = np.arange(len(order))
         first, second = np.full((2, len(order)), NO_ID, np.intp)
-        items_of, points_of = np.diff(run.first_item), np.diff(run.first_point)
-        first[item] = _nodes(item_end, work.before, np.repeat(run.first_item[:-1], items_of))
+        first[item] = _nodes(item_end, work.before, first_of_rank)
+        first[item[gated]], first[gate], second[gate] = gate, item_end[before], item_end[also]
         second[item] = _nodes(point, work.launch, np.repeat(run.first_point[:-1], items_of))
         first[point] = np.maximum(point - 1, 0)
         first[point[run.first_point[:-1][points_of > 0]]] = _ORIGIN
@@ -218,6 +226,8 @@ class _Net:
         for nodes in (item, point):
             rows = nodes[second[nodes] != NO_ID]
             first_ns[rows], second_ns[rows] = _least_lags(first_ns[rows], second_ns[rows])
+        opens = gate[second[gate] != NO_ID]
+        first_ns[opens] = second_ns[opens] = 0
         first_ns[item] += length_ns
         second_ns[item] += length_ns
         joint, pinned = ops.joint, ops.pinned

@@ -18,7 +18,7 @@ from timeline.analysis.waits.collectives import Collectives, RankCollectives, ki
 from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import OpArrivals, Waiting, op_arrivals
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.group_by import count_turns, group_by
+from timeline.columns.group_by import count_turns, group_by, rows_before
 from timeline.columns.intervals import covered_between
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -48,7 +48,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         return None
     start_ns = min(int(work.start_ns.min()) for work in works)
     end_ns = max(int(work.end_ns.max()) for work in works)
-    numbers, steps, bounds_ns = _steps(facts)
+    numbers, steps, bounds_ns, has_gaps = _steps(facts)
     if len(bounds_ns):
         start_ns, end_ns = min(start_ns, int(bounds_ns[0])), max(end_ns, int(bounds_ns[-1]))
     hosts = [rank.recording.points for rank in ranks if len(rank.recording.points)]
@@ -66,6 +66,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         _work_classes([rank.recording for rank in ranks]),
         _stages(facts, waiting),
         is_whole,
+        has_gaps,
     )
 
 
@@ -155,15 +156,16 @@ def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
     return least_ns
 
 
-def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
-    """Return numbers and bounds of all steps in order of time, and the places of each rank's steps.
+def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64, bool]:
+    """Return the numbers of all steps in order of time, places, bounds, and whether there are gaps.
 
-    The bounds are the start of the first step, then the latest end of each step over all ranks.
+    The places are those of each rank's steps among all. The bounds are the start of the first step,
+    then the latest end of each step over all ranks. A gap lies before a step that begins later.
     """
     sizes = [len(rank.steps) for rank in facts]
     iteration = np.concatenate([rank.steps.iteration for rank in facts])
     if not len(iteration):
-        return iteration, [np.zeros(0, np.int64) for _ in facts], np.zeros(0, np.int64)
+        return iteration, [np.zeros(0, np.int64) for _ in facts], np.zeros(0, np.int64), False
     group = number_steps(facts)
     starts_ns = np.concatenate([rank.recorded.begin_ns for rank in facts])
     ends_ns = np.concatenate([rank.recorded.end_ns for rank in facts])
@@ -174,7 +176,8 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64]:
     place[order] = np.arange(len(order))
     bounds_ns = np.maximum.accumulate(np.append(starts_ns.min(), last_ns[order]))
     steps = np.split(place[groups.group], np.cumsum(sizes)[:-1])
-    return iteration[groups.first[order]], steps, bounds_ns
+    has_gaps = bool((groups.least(starts_ns)[order][1:] > bounds_ns[1:-1]).any())
+    return iteration[groups.first[order]], steps, bounds_ns, has_gaps
 
 
 def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[Int64]]:
@@ -259,18 +262,82 @@ def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> 
     If it was launched just before, its launch is explanation enough, unless the same task of
     another rank or step, launched in time, started as soon as the other stream ended.
     """
-    owner, place = _places(ranks, steps, [rank.recording.work for rank in ranks])
+    works = [rank.recording.work for rank in ranks]
+    owner, place = _places(ranks, steps, works)
     tasks = group_by(len(owner), place[1:])
-    waits, just_launched, follows = (
+    just_launched, follows = (
         np.concatenate(masks)
         for masks in zip(*(_starts(rank.recording) for rank in ranks), strict=True)
     )
-    known = tasks.sum((waits & ~just_launched & follows).astype(np.int64)) > 0
-    alone = waits & just_launched & ~known[tasks.group]
-    return [
-        replace(rank, recording=_without_waits(rank.recording, alone[owner == at]))
-        for at, rank in enumerate(ranks)
-    ]
+    before = np.concatenate([work.before for work in works]).astype(np.int64)
+    stream_before = np.concatenate([_before_in_order(rank) for rank in ranks])
+    is_op = np.concatenate([work.collective for work in works]) != NO_ID
+    waits = (before != stream_before) & (before != NO_ID)
+    is_evident = waits & ~just_launched & follows
+    known = tasks.sum((is_evident & ~is_op).astype(np.int64)) > 0
+    alone = waits & just_launched & ~known[tasks.group] & ~is_op
+    also = np.where(waits & ~alone, stream_before, NO_ID)
+    partners = _hidden_waits(works, owner, place[0], tasks.group, waits, is_evident)
+    also = np.where(partners != NO_ID, partners, also)
+    before = np.where(alone, stream_before, before)
+    made = []
+    for at, rank in enumerate(ranks):
+        work = replace(
+            rank.recording.work,
+            before=before[owner == at].astype(np.int32),
+            also=also[owner == at].astype(np.int32),
+        )
+        made.append(replace(rank, recording=replace(rank.recording, work=work)))
+    return made
+
+
+def _before_in_order(rank: RecordedRank) -> Int64:
+    """Return the row before each item, (items,): of its stream, or of an op in its group."""
+    work = rank.recording.work
+    before = work.stream_before.astype(np.int64)
+    rows = np.flatnonzero(work.collective != NO_ID)
+    earlier = rows_before(rank.ops.group[work.collective[rows]])
+    before[rows] = np.where(earlier != NO_ID, rows[earlier], NO_ID)
+    return before
+
+
+def _hidden_waits(
+    works: Sequence[DeviceWork],
+    owner: Rows,
+    step: Int64,
+    task: Rows,
+    waits: Bool,
+    is_evident: Bool,
+) -> Int64:
+    """Return what items wait for on another stream though their own was busy longer, else NO_ID.
+
+    That is what the same task of another rank or step evidently waits for.
+
+    Args:
+        owner, step, task: (n,) rank, step, and number of the same task over ranks and steps.
+        waits: (n,) items that start after one of another stream. is_evident: those that waited.
+
+    Returns:
+        Rows (n,) of the rank.
+    """
+    first = np.cumsum([0, *map(len, works)])[owner]
+    before, start_ns, end_ns = (
+        np.concatenate([getattr(work, name) for work in works]).astype(np.int64)
+        for name in ("before", "start_ns", "end_ns")
+    )
+    waited = np.full(len(owner), NO_ID, np.int64)
+    partner = np.full(int(task.max(initial=NO_ID)) + 1, NO_ID, np.int64)
+    evident = np.flatnonzero(is_evident)
+    partner[task[evident]] = task[(first + before)[evident]]
+    rows = np.flatnonzero(~waits & (before != NO_ID) & (partner[task] != NO_ID))
+    if len(rows):
+        at = group_by(len(owner), [owner, step]).group
+        key, wanted = at * len(partner) + task, at[rows] * len(partner) + partner[task[rows]]
+        order = np.argsort(key, kind="stable")
+        met = order[np.minimum(np.searchsorted(key[order], wanted), len(order) - 1)]
+        holds = (key[met] == wanted) & (met < rows) & (end_ns[met] <= start_ns[rows])
+        waited[rows[holds]] = (met - first[rows])[holds]
+    return waited
 
 
 def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> list[RecordedRank]:
@@ -313,12 +380,8 @@ def _places(
     return owner, [step, name, count_turns(owner, step, name)]
 
 
-def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:
-    """Return three masks of items, (items,) each.
-
-    They are: seems to wait for another stream; was launched just before; starts as soon as the item
-    it seems to wait for has ended.
-    """
+def _starts(recording: Recording) -> tuple[Bool, Bool]:
+    """Return which items were launched just before, and which start as `before` ends, (items,)."""
     work = recording.work
     launched = work.launch != NO_ID
     launch_ns = np.append(recording.points.time_ns, 0)[work.launch]
@@ -327,14 +390,6 @@ def _starts(recording: Recording) -> tuple[Bool, Bool, Bool]:
     # The usual delay of a queue or driver lies between a launch and its task.
     usual_ns = int(np.quantile(lags_ns[launched], SHORTEST)) if launched.any() else 0
     return (
-        (work.before != work.stream_before) & (work.before != NO_ID),
         launched & (lags_ns <= usual_ns + AT_ONCE_NS),
         work.start_ns - end_ns <= AT_ONCE_NS,
     )
-
-
-def _without_waits(recording: Recording, alone: Bool) -> Recording:
-    """Return a recording in which some items wait only for the item before on their stream."""
-    work = recording.work
-    before = np.where(alone, work.stream_before, work.before)
-    return replace(recording, work=replace(work, before=before))
