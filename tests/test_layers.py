@@ -33,7 +33,7 @@ from timeline.layers import (
 )
 from timeline.records.tables import Records
 from timeline.tracks import detail, summary
-from timeline.tracks.draw_rank import PAINTERS
+from timeline.tracks.detail import ALL_PAINTERS
 
 # -- nothing is forgotten --------------------------------------------------------------------------
 
@@ -43,7 +43,7 @@ def test_each_layer_has_one_row_and_one_painter() -> None:
     options = [layer.option for layer in LAYERS]
     assert len(options) == len(set(options))
     assert set(options) - {None} == set(Layer) - {Layer.ARROWS}
-    assert set(PAINTERS) == set(options)
+    assert set(ALL_PAINTERS) == set(options)
     assert not set(summary.PAINTERS) & set(detail.PAINTERS)
     assert {option for option in summary.PAINTERS if option} == {
         layer.option for layer in LAYERS if layer.in_summary

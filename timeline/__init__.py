@@ -102,16 +102,16 @@ _HOMES = {
     "read_verdict": "timeline.commands.show",
     "show": "timeline.viewer",
 }
-"""Where names live that are loaded when they are first used: most need NumPy, and all need time."""
+"""Modules of the names that are loaded on first use: most need NumPy, and all take time."""
 
-if not TYPE_CHECKING:  # else every name would seem to be there
+if not TYPE_CHECKING:  # else type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        found = getattr(importlib.import_module(_HOMES[name]), name)
-        globals()[name] = found
-        return found
+        value = getattr(importlib.import_module(_HOMES[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -8,9 +8,9 @@ from timeline.process import ended_by_signals, exit_with
 
 
 def run() -> NoReturn:
-    """Run the command as all that its process does."""
+    """Run the command and end the process with its exit code."""
     with ended_by_signals():
-        from timeline.cli.main import main  # an interrupt of this import has nothing to undo
+        from timeline.cli.main import main  # interrupting this import leaves nothing to undo
     exit_with(main)
 
 

@@ -1,7 +1,7 @@
-"""Compiles the C sources of the package while it is built.
+"""Build hook that compiles the C sources of the package.
 
-What cannot be compiled, for want of a compiler or of the header of SQLite, is left out: the package
-does in Python what it would have done.
+A source that cannot be compiled, for want of a compiler or of the header of SQLite, is left out:
+the package then does the same in Python.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ NAMES = (
     "timeline.sources.decoders._scanner",
 )
 STABLE_ABI = "0x030A0000"
-"""Of Python 3.10: one module serves that version and all later ones."""
+"""That of Python 3.10: one module serves that version and all later ones."""
 TAG = "cp310-abi3"
 
 
@@ -36,27 +36,27 @@ class CustomBuildHook(BuildHookInterface[Any]):
         is_editable = version == "editable"
         into = root if is_editable else Path(tempfile.mkdtemp(prefix="tlexport-build-"))
         self._scratch = None if is_editable else into
-        made: list[Path] = []
+        modules: list[Path] = []
         for name in NAMES:
             try:
-                made += _compiled(name, root, into)
+                modules += _compiled(name, root, into)
             except (CCompilerError, ExecError, PlatformError) as error:
                 self.app.display_warning(f"{name} is left out: it cannot be compiled: {error}")
-        if made and not is_editable:
+        if modules and not is_editable:
             platform = sysconfig.get_platform().replace("-", "_").replace(".", "_")
             build_data["tag"] = f"{TAG}-{platform}"
             build_data["pure_python"] = False
-            for module in made:
+            for module in modules:
                 build_data["force_include"][str(module)] = module.relative_to(into).as_posix()
 
     def finalize(self, version: str, build_data: dict[str, Any], artifact_path: str) -> None:
-        """Remove what is in the wheel by now."""
+        """Remove the compiled files, which are in the wheel by now."""
         if self._scratch is not None:
             shutil.rmtree(self._scratch)
 
 
 def _compiled(name: str, root: Path, into: Path) -> list[Path]:
-    """The module that is made of a source."""
+    """Compile the source of a module; return the paths of what was made."""
     extension = Extension(
         name,
         [str((root / name.replace(".", "/")).with_suffix(".c"))],
@@ -70,4 +70,4 @@ def _compiled(name: str, root: Path, into: Path) -> list[Path]:
         command.build_lib, command.build_temp, command.force = str(into), scratch, True
         command.ensure_finalized()
         command.run()
-    return [Path(made) for made in command.get_outputs()]
+    return [Path(output) for output in command.get_outputs()]

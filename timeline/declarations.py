@@ -1,6 +1,6 @@
 """Declarations of options: each is made once, at the field that holds its value.
 
-They are named tuples, which are made faster than dataclasses: `--help` waits for them.
+They are named tuples, which are created faster than dataclasses: `--help` waits for them.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ class Group(enum.Enum):
 
 
 class Completion(NamedTuple):
-    """What a shell offers as a value instead of files.
+    """Completion of a value by a shell, instead of files.
 
-    words: each with its explanation. separated: several may follow each other, with commas between.
+    words: each with its explanation. separated: several may follow each other, separated by commas.
     directories: names of directories, and no words.
     """
 
@@ -48,7 +48,7 @@ NO_COMPLETION = Completion()
 
 
 class InCompare(NamedTuple):
-    """What is different about an option in `tlexport compare`: its help, its heading."""
+    """The help and heading of an option in `tlexport compare`, where they differ."""
 
     help: str = ""
     group: Group | None = None
@@ -57,14 +57,13 @@ class InCompare(NamedTuple):
 class Option(NamedTuple):
     """An option of the command, and the keyword of the library that has the same name.
 
-    flags: as typed; the last names the keyword. default: of flag and keyword; that of True or
-    False makes a switch. read: the value of the field, from that of the keyword; it raises
-    UsageError. choices: all words that the flag takes. parse: the value of the flag from its text,
-    where it is no text; it raises ValueError. repeated: the value of the keyword from the texts of
-    a flag that may be repeated. spell: the texts of the flag for the value of the field, where a
-    command that shows the same needs it. variables: of the environment, which say what the flag
-    does not. completion: None completes files. compare: None where `tlexport compare` does not
-    have it.
+    flags: as typed; the last one names the keyword. default: of flag and keyword; True or False
+    makes a switch. read: converts the keyword's value into the field's; raises UsageError. choices:
+    all words that the flag takes. parse: converts the flag's text into its value unless that is a
+    string; raises ValueError. repeated: converts the texts of a flag that may be repeated into the
+    keyword's value. spell: formats the field's value as texts of the flag, if commands that show
+    the same need it. variables: environment variables that supply the value if the flag does not.
+    completion: None completes files. compare: None if `tlexport compare` lacks the option.
     """
 
     flags: tuple[str, ...]
@@ -83,16 +82,16 @@ class Option(NamedTuple):
 
     @property
     def keyword(self) -> str:
-        """Its name in Python."""
+        """Return the name of the keyword in Python."""
         return self.flags[-1].removeprefix("--").replace("-", "_")
 
     @property
     def flag_default(self) -> Any:
-        """What the parser has where the flag is not given; None where more is to be asked then."""
+        """Return the parser's value without the flag; None if the value is determined later."""
         return None if self.variables or self.repeated else self.default
 
     def given(self, parsed: Any) -> Any:
-        """The value of the keyword, from what the parser has."""
+        """Return the value of the keyword for the value from the parser."""
         if self.repeated is not None:
             return None if parsed is None else self.repeated(parsed)
         if self.variables and not parsed:
@@ -110,7 +109,7 @@ def option(*flags: str, group: Group, help: str, **more: Any) -> Any:  # noqa: A
 
 
 def options_in(declaring: type) -> Iterator[Option]:
-    """All options that a dataclass, and those that its fields hold, declare, in their order."""
+    """Iterate over the options that a dataclass and its nested dataclasses declare, in order."""
     for one in fields(declaring):
         if _METADATA in one.metadata:
             yield one.metadata[_METADATA]
@@ -122,7 +121,7 @@ _Options = TypeVar("_Options")
 
 
 def fill(declaring: type[_Options], given: Mapping[str, object]) -> _Options:
-    """A dataclass of options from values of keywords; those that are not given have defaults.
+    """Create a dataclass of options from values of keywords; missing ones have their defaults.
 
     Raises:
         UsageError: a value has no meaning.
@@ -138,9 +137,9 @@ def fill(declaring: type[_Options], given: Mapping[str, object]) -> _Options:
 
 
 def spelled_flags(options: object) -> list[str]:
-    """The words of a command line that give a dataclass its values, of options that have `spell`.
+    """Return the command-line words that give a dataclass its values, of options with `spell`.
 
-    What is empty needs no flag.
+    Empty values need no flag.
     """
     words = list[str]()
     for one in fields(cast(Any, options)):
@@ -159,10 +158,11 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Function]:
     """Give a function that takes `**Unpack[keywords]` a keyword for each option, with its default.
 
-    The function itself has the keywords that were given. Its errors speak Python.
+    The function still receives only the keywords that were passed. Its errors name keywords instead
+    of flags.
 
-    keywords: a TypedDict. declaring: dataclasses of options, which say the order and the defaults
-    that are shown; other keywords follow, and are None where not given.
+    keywords: a TypedDict. declaring: dataclasses of options, which give the order and the defaults
+    shown; other keywords follow, with the default None.
     """
     annotations = {name: one.__forward_arg__ for name, one in keywords.__annotations__.items()}
     declared = [one for each in declaring for one in options_in(each)]
@@ -218,16 +218,18 @@ _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 def member_of(choices: type[_Choice], name: str) -> Callable[[_Choice | str], _Choice]:
-    """How a member of an enum, or its value, becomes the member.
+    """Return a function that turns a member of an enum, or its value, into the member.
 
-    name: of the option; it begins the message of the UsageError where there is no such member.
+    name: that of the option; it begins the message of the UsageError for an unknown value.
     """
 
     def read(value: _Choice | str) -> _Choice:
         try:
             return choices(value)
         except ValueError:
-            known = ", ".join(str(choice.value) for choice in choices)
-            raise UsageError(f"{name}: there is no {value!r}.", do=f"Use one of {known}.") from None
+            values = ", ".join(str(choice.value) for choice in choices)
+            raise UsageError(
+                f"{name}: there is no {value!r}.", do=f"Use one of {values}."
+            ) from None
 
     return read

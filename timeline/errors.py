@@ -1,4 +1,4 @@
-"""Everything that can go wrong in an export, as one tree of exceptions with exit codes.
+"""The exceptions of an export as one tree, with their exit codes.
 
 TimelineError                 exit 1
 ├── SourceError               a profile cannot be read (file, byte or record)
@@ -12,7 +12,7 @@ TimelineError                 exit 1
 ├── LimitError                exit 4: the size limit cannot be kept as asked
 └── RegressionError           exit 5: steps are longer than --fail-above allows
 
-TimelineWarning               figures are not of all that was asked for, or on no common clock
+TimelineWarning               figures are incomplete, or not on a common clock
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from pathlib import Path
 class TimelineError(Exception):
     """Base of all errors that are reported to the user without a traceback.
 
-    `advice` is what to do about it; an error that is raised without any has that of its class. Both
-    are written in the words of the command, which prints `lines`. What leaves a function of the
-    library says the same in its own words (`say_in_python`).
+    `advice` says what to do; an error raised without any has that of its class. Both are written in
+    the words of the command, which prints `lines`. An error that leaves a function of the library
+    says the same with keywords (`say_in_python`).
     """
 
     exit_code = 1
@@ -43,7 +43,7 @@ class TimelineError(Exception):
         self._in_python = in_python(f"{found} {python_do or do}".rstrip())
 
     def lines(self) -> list[str]:
-        """The message for the command, which ends with advice, and further lines of it."""
+        """Return the message for the command, ending with advice, and further lines of advice."""
         message = self._said if self.advice else f"{self._said} {self.usual_advice}"
         return [message, *(f"  {hint}" for hint in self.hints)]
 
@@ -54,17 +54,17 @@ class TimelineError(Exception):
             self._said, self._in_python = self._said + said, self._in_python + in_python(said)
 
     def say_in_python(self) -> None:
-        """Speak to somebody who called a function: keywords instead of options."""
+        """Change the message for a caller of a function: keywords instead of options."""
         self.args = (self._in_python,)
 
     def say_names(self, name: Callable[[str], str]) -> None:
-        """Say other names in all of it."""
+        """Replace names in the message and its hints."""
         self.args = tuple(name(part) if isinstance(part, str) else part for part in self.args)
         self._said, self._in_python = name(self._said), name(self._in_python)
         self.hints = tuple(map(name, self.hints))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors travel from the process that reads to the one that reports."""
+        """Support pickling: errors travel from the process that reads to the one that reports."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -80,7 +80,7 @@ def _rebuild(
 class SourceError(TimelineError):
     """A file of a profile cannot be read.
 
-    Carries `path` and, where known, the `offset` in bytes at which reading stopped.
+    Carries `path` and, if known, the `offset` in bytes at which reading stopped.
     """
 
     usual_advice = (
@@ -95,7 +95,7 @@ class SourceError(TimelineError):
 
     @classmethod
     def of_system(cls, path: Path, what: str, error: OSError, do: str = "") -> SourceError:
-        """What the system says of a file or directory: what cannot be done, and why."""
+        """Make the error of an OSError on a file or directory: what cannot be done, and why."""
         return cls(path, f"{what}: {error.strerror or error}.", do=do)
 
 
@@ -135,7 +135,7 @@ class OutputError(TimelineError):
 
 
 class UsageError(TimelineError):
-    """The value of an option has no meaning, or names what is not there."""
+    """The value of an option has no meaning, or names something that does not exist."""
 
     exit_code = 2
     usual_advice = "Try: tlexport --help"
@@ -163,9 +163,9 @@ class RegressionError(TimelineError):
 
 
 SWITCHES = frozenset({"force", "keep_going", "match_shapes", "scopes", "strict"})
-"""Options that are given without a value, by their keywords."""
+"""Options without a value, by their keywords."""
 _CALLED = {"-o": "output", "--list": "open_profile", "--help": "help(timeline)"}
-"""What the library calls options that are no keywords of that name."""
+"""Names in the library of options that are not keywords of the same name."""
 _OPTION = re.compile(
     r"\b(?:tlexport|msprof|pip) .*|(?<![\w-])(?:--[a-z][a-z-]*|-o)(?![\w=-])", re.S
 )
@@ -173,7 +173,7 @@ _OPTION = re.compile(
 
 
 def in_python(message: str) -> str:
-    """A message for the command in the words of the library: keywords instead of options.
+    """Return a message for the command in the words of the library: keywords for options.
 
     >>> in_python("x.json exists. Pass --force to replace it, or -o to name another file.")
     'x.json exists. Pass force=True to replace it, or output to name another file.'
@@ -195,7 +195,7 @@ def _keyword(option: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of a message that names what is spelled nearly like a word, if anything is.
+    """Return the end of a message, which names the known word nearest in spelling, if any.
 
     >>> did_you_mean("--rank", ["--ranks", "--steps"])
     '; did you mean --ranks?'
@@ -207,11 +207,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class TimelineWarning(UserWarning):
-    """Something must be known about figures that have no report to say it in."""
+    """A warning about figures, for callers that get no report with notes."""
 
 
 def spell_ids(ids: Iterable[int], most: int = 12, shortest_run: int = 3) -> str:
-    """Spell ids the way they are typed: ascending, runs of `shortest_run` and more as ranges.
+    """Format ids the way they are typed: ascending, runs of `shortest_run` and more as ranges.
 
     >>> spell_ids([0, 1, 2, 3, 7])
     '0-3,7'

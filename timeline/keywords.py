@@ -1,7 +1,7 @@
 """The keywords of the library, with their types, as `help` and type checkers show them.
 
-Each is that of an option in `timeline/options.py`, which says its default and its meaning. The
-command line knows them from there, and does not load this module.
+Each is that of an option in `timeline/options.py`, which declares its default and meaning. The
+command line takes them from there, and does not load this module.
 """
 
 from __future__ import annotations

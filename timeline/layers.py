@@ -1,12 +1,12 @@
-"""LAYERS: all that is said of each layer of the timeline, but for the function that paints it.
+"""LAYERS: the declaration of each layer of the timeline, except its painter.
 
 A new layer is a member of `Layer`, its value in `LayerName` and a row of `LAYERS` here, and a
 function among the `PAINTERS` of `timeline/tracks/detail.py`. Slices of a new kind have a member of
-`SliceKind`; args of theirs that have a type of their own are in `proto/tlexport.proto` too.
+`SliceKind`; their args that have a type of their own are in `proto/tlexport.proto` too.
 
-There are three things that might be called layers: a `Layer` is what `--layers` chooses, a
-`SizeLayer` is what gets a resolution of its own to keep the size limit, and a host layer is what
-calls on the host are grouped by, such as CANN.
+Three things might be called layers: a `Layer` is what `--layers` chooses, a `SizeLayer` is what
+gets a resolution of its own to keep the size limit, and a host layer, such as CANN, is a group of
+calls on the host.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, TypeAlias
 
 
 class Layer(enum.Enum):
-    """A part of the picture that can be left out."""
+    """A part of the timeline that can be left out."""
 
     STEPS = "steps"
     OVERLAP = "overlap"
@@ -28,7 +28,7 @@ class Layer(enum.Enum):
     SCOPES = "scopes"
     COUNTERS = "counters"
     ARROWS = "arrows"
-    """Joins slices of other layers; the only one without a row."""
+    """Arrows between slices of other layers; the only layer without a row."""
 
 
 HOST_LAYERS = frozenset({Layer.CANN, Layer.FRAMEWORK})
@@ -45,11 +45,11 @@ LayerName: TypeAlias = Literal[
     "counters",
     "arrows",
 ]
-"""The value of a Layer, which a type checker cannot take from there."""
+"""The values of Layer, which a type checker cannot derive from it."""
 
 
 class SliceKind(enum.Enum):
-    """What a slice stands for, the most important first; it decides on noun and typed args.
+    """The kinds of slices, the most important first; the kind determines noun and typed args.
 
     To keep the size limit, the first are merged last.
     """
@@ -67,7 +67,7 @@ class SliceKind(enum.Enum):
 
 
 class Category(enum.Enum):
-    """What viewers group and filter slices by, and show of each."""
+    """The categories by which viewers group and filter slices, and which they show for each."""
 
     NOTE = "note"
     STEP = "step"
@@ -84,7 +84,7 @@ class Category(enum.Enum):
 
 
 SizeLayer: TypeAlias = str
-"""The slices of one kind, or all counters: what gets one resolution to keep the size limit."""
+"""The slices of one kind, or all counters: the unit of one resolution under the size limit."""
 COUNTERS: SizeLayer = "counters"
 SIZE_LAYERS: tuple[SizeLayer, ...] = (*(kind.value for kind in SliceKind), COUNTERS)
 """The most important first: these are refined first and coarsened last."""
@@ -94,7 +94,7 @@ class ArgsMessage(NamedTuple):
     """A message of args, as `proto/tlexport.proto` declares it.
 
     extension, number: the field of TrackEvent that carries it. fields: typed ones, by number from
-    1; args that have none, such as names, are in the message too, as debug annotations.
+    1; args without such a field, such as names, are in the message too, as debug annotations.
     """
 
     name: str
@@ -104,10 +104,10 @@ class ArgsMessage(NamedTuple):
 
 
 class SliceSpec(NamedTuple):
-    """Slices of one kind: what several of them are called, their category, and their args.
+    """Slices of one kind: their plural noun, their category, and their args.
 
-    spelled: whether durations, sizes and rates are drawn rounded for reading too, beside the exact
-    numbers; that costs some bytes for each slice.
+    spelled: True if durations, sizes and rates are also drawn rounded, beside the exact numbers, at
+    the cost of some bytes per slice.
     """
 
     kind: SliceKind
@@ -122,12 +122,12 @@ TableName: TypeAlias = Literal["tasks", "planes", "ops", "steps", "host", "sampl
 
 
 class LayerSpec(NamedTuple):
-    """What is known of one layer.
+    """The declaration of one layer.
 
-    option: what `--layers` calls it; None where nobody can leave it out. name: that of its row;
-    empty where the profile names its rows. order: where its row is among those of a rank; where it
-    has several rows, that of the first. description: what the row says of itself; {name} is the
-    name of the row. tables: those of Records that it draws, of which one must hold a row.
+    option: its name in `--layers`; None if nobody can leave it out. name: the name of its row;
+    empty if the profile names its rows. order: place of its row among those of a rank; of the
+    first, if it has several. description: that of the row; {name} is the name of the row. tables:
+    the tables of Records that it draws; it is drawn if one of them holds a row.
     """
 
     option: Layer | None
@@ -137,12 +137,14 @@ class LayerSpec(NamedTuple):
     slices: tuple[SliceSpec, ...] = ()
     tables: tuple[TableName, ...] = ()
     missing: str = ""
-    """What people are told where a profile holds none of it; of steps the report says so anyway,
-    and a single run of an operator has none."""
+    """Warning for a profile that holds none of it, empty for no warning.
+
+    Steps need none: the report counts them anyway, and a single run of an operator has none.
+    """
     in_summary: bool = False
-    """Whether a summary draws it too; then it is drawn even where detail had to be left out."""
+    """True if a summary draws it; it is then drawn even if detail had to be left out."""
     in_detail: bool = True
-    """Whether a detail draws it unasked."""
+    """True if a detail draws it by default."""
 
 
 _HOST_CALLS = SliceSpec(
@@ -371,25 +373,25 @@ OF_NO_LAYER = (
         spelled=True,
     ),
 )
-"""Slices of rows that belong to no layer, and are drawn in any case."""
+"""Slices of rows that belong to no layer, and are always drawn."""
 SLICES: Mapping[SliceKind, SliceSpec] = {
     slices.kind: slices
     for slices in (*(slices for layer in LAYERS for slices in layer.slices), *OF_NO_LAYER)
 }
-"""What is known of the slices of each kind."""
+"""The declaration of the slices of each kind."""
 NOUNS: Mapping[SliceKind, str] = {kind: slices.noun for kind, slices in SLICES.items()}
-"""What several slices of a kind are called."""
+"""The plural noun for the slices of each kind."""
 ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {
     kind: slices.args for kind, slices in SLICES.items()
 }
-"""The args of slices of a kind."""
+"""The args of the slices of each kind."""
 MERGED_ARGS = ArgsMessage("Merged", "merged", 9910, ("count", "busy_ns"))
 """The args of a slice that stands for several, instead of those of its kind."""
 _BY_OPTION = {layer.option: layer for layer in LAYERS}
 
 
 def spec_of(option: Layer) -> LayerSpec:
-    """The row of LAYERS of a layer that has rows.
+    """Return the row of LAYERS of a layer that has rows.
 
     Raises:
         KeyError: arrows have none.

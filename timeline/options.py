@@ -2,7 +2,7 @@
 
 To add an option, add a field to one of the dataclasses, and its keyword to a TypedDict of
 `timeline/keywords.py`. The parser, its help, its completion and the signatures of the library
-follow. A field has the name of its flag, with the unit where it has one.
+follow. A field has the name of its flag, with the unit if it has one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Value = TypeVar("_Value")
 
 
 class Fit(enum.Enum):
-    """What happens when the whole selection is larger than the limit."""
+    """Treatment of a selection that is larger than the limit."""
 
     COARSEN = "coarsen"
     """Cover all of it, at the finest time resolution that fits."""
@@ -47,7 +47,7 @@ class Fit(enum.Enum):
 
 
 class Args(enum.Enum):
-    """Which args slices carry."""
+    """The set of args on slices."""
 
     DEFAULT = "default"
     ALL = "all"
@@ -55,14 +55,17 @@ class Args(enum.Enum):
 
 
 GroupBy: TypeAlias = Literal["rank", "layer"]
-"""What rows of the timeline are grouped by first."""
+"""First grouping of the rows of the timeline."""
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
 DEFAULT_MAX_EVENTS = 6_000_000
-"""What the viewer loads in reasonable time and memory; see `.github/docs/measurements.md`."""
+"""Most events that the viewer loads in reasonable time and memory; see
+
+`.github/docs/measurements.md`.
+"""
 LARGEST_LIMIT = 1 << 53
-"""A limit is compared as a float, which holds any number up to here."""
+"""A limit is compared as a float, which holds any integer up to here."""
 LEAST_MAX_KERNELS = 4
-"""An operator of a few kernels has none inside that say more."""
+"""An operator with few kernels has none inside that say more."""
 
 
 def _values(choices: type[enum.Enum]) -> tuple[str, ...]:
@@ -76,7 +79,7 @@ def _read_group_by(group_by: str | None) -> str:
 
 
 def _as_whole(what: str, number: SupportsIndex) -> int:
-    """A number as Python's own, which can be compared with any other."""
+    """Return a number as a Python int, which can be compared with any other."""
     try:
         return operator.index(number)
     except TypeError:
@@ -95,16 +98,16 @@ def _read_limit(limit: int | str) -> int:
 def _read_max_events(number: int | str | None) -> int | None:
     if number is None:
         return None
-    found = parse_count(number) if isinstance(number, str) else _as_whole("max-events", number)
-    if found < 0:
+    events = parse_count(number) if isinstance(number, str) else _as_whole("max-events", number)
+    if events < 0:
         raise UsageError(f"max-events {number}: a number is not negative; 0 is no limit.")
-    if found > LARGEST_LIMIT:
+    if events > LARGEST_LIMIT:
         raise UsageError(f"max-events {number}: it ends at {LARGEST_LIMIT}; 0 is no limit.")
-    return found
+    return events
 
 
 def _read_exact_steps(steps: Ids) -> tuple[int, ...] | None:
-    """Steps in the order in which they are given, or None for those that tell most."""
+    """Return steps in the order given, or None for automatic choice."""
     if steps is None:
         return None
     if isinstance(steps, str):
@@ -138,7 +141,7 @@ def _read_ranks_of(assigned: Mapping[str, int] | None) -> dict[str, int]:
 
 
 def _read_mapping(keyword: str, given: Mapping[_Key, _Value] | None) -> dict[_Key, _Value]:
-    """A mapping that was given as a keyword; none is empty.
+    """Return a mapping passed as a keyword as a dict; None is empty.
 
     Raises:
         TypeError: it is of another type.
@@ -186,7 +189,7 @@ def _parse_offset(text: str) -> tuple[int, int]:
 
 
 def _read_share(share: float | str | None) -> float | None:
-    """A share of one, from one or from a percentage."""
+    """Return a share, given as a number or as text with a percentage."""
     if share is None:
         return None
     if isinstance(share, str):
@@ -222,12 +225,12 @@ def _read_max_kernels(number: int | str | None) -> int | None:
 def _read_operator_names(
     names: Mapping[str, str] | str | os.PathLike[str] | None,
 ) -> Mapping[str, str]:
-    """New names by old ones, as they are or from a JSON file."""
+    """Return new names by old ones, given as a mapping or as a JSON file."""
     if names is None:
         return {}
     where, found = "map-operators", names
     if isinstance(names, (str, os.PathLike)):
-        import json  # `--help` does not wait for it
+        import json  # imported late, for a fast `--help`
 
         where = f"map-operators {os.fspath(names)}"
         try:
@@ -249,14 +252,14 @@ _OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """How a profile is drawn and written; what is drawn is a Selection.
+    """Drawing and writing of a profile; a Selection chooses what is drawn.
 
     scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
-    never exceeded; 0 is no limit. max_events: how many slices, samples and ends of arrows it may
-    have; None is what viewers carry, or any number without a limit of bytes. exact_steps: what
-    stays exact when others do not; None chooses. csv: a file for the times of each rank and step,
-    besides the timeline. report: an HTML report that is written too. causes: say why devices wait
-    and idle, for which HCCL tasks and host calls are read, whatever is drawn.
+    never exceeded; 0 is no limit. max_events: most slices, samples and ends of arrows in it; None
+    is what viewers can load, or any number without a limit of bytes. exact_steps: steps that stay
+    exact when others do not; None chooses. csv: a file for the times of each rank and step, besides
+    the timeline. report: an HTML report that is written too. causes: say why devices wait and
+    idle, for which HCCL tasks and host calls are read even if they are not drawn.
     """
 
     kind: Kind = option(
@@ -390,33 +393,32 @@ class ExportOptions:
 
     @property
     def most_events(self) -> int:
-        """How many slices, samples and ends of arrows a file may have; 0 is any number."""
+        """Return the most slices, samples and ends of arrows in a file; 0 is any number."""
         if self.max_events is not None:
             return self.max_events
         return DEFAULT_MAX_EVENTS if self.limit_bytes else 0
 
     @property
     def bounds_memory(self) -> bool:
-        """Whether a file may be expected to take no more of a viewer's memory than it has."""
+        """Return True if a file must also fit the memory that a viewer has."""
         return bool(self.limit_bytes) and self.max_events is None
 
     @property
     def groups_by_layer(self) -> bool:
-        """Whether rows are grouped by layer before rank."""
+        """Return True if rows are grouped by layer before rank."""
         return self.group_by == "layer"
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """What a comparison does besides what an export does.
+    """Options of a comparison besides those of an export.
 
-    max_kernels: an operator that launched more kernels gives way to those inside; None for any
-    number. map_operators: what operators and modules of both runs are called in the comparison, by
-    their names. match_shapes: whether operators of other shapes are others.
-
-    markdown: a file for the comparison in short, for a merge request. fail_above: by what share of
-    one a step may be longer before the gate fails; None has no gate. It does not fail on fewer than
-    five steps, only on none: then times from end to end count.
+    max_kernels: an operator that launched more kernels is replaced by those inside; None for any
+    number. map_operators: the names in the comparison of operators and modules of both runs, by
+    their own names. match_shapes: distinguish operators by shapes. markdown: a file for a short
+    summary for a merge request. fail_above: the share by which a step may be longer before the gate
+    fails; None has no gate. It does not fail on fewer than five steps, except on none: then times
+    from end to end count.
     """
 
     markdown: Path | None = option(
@@ -461,10 +463,10 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class ClockOptions:
-    """How ranks come on one clock.
+    """Placement of ranks on one clock.
 
-    align: None is by collectives where they can be trusted, and as recorded elsewhere.
-    offset_ns: by rank, what its clock is moved by, instead of any correction.
+    align: None is by collectives if they can be trusted, else as recorded. offset_ns: by rank, an
+    offset of its clock that replaces any correction.
     """
 
     align: Align | None = option(
@@ -519,12 +521,12 @@ class StepOperators:
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """How a profile is found and read, whatever becomes of it.
+    """Finding and reading of a profile, for any use.
 
-    assign_rank: rank by directory, for captures that do not tell theirs. clock: how ranks come on
-    one clock. operators: where steps are not marked. jobs: processes that read ranks; None is one
-    per core, or none for a small profile. executor: the address of a Dask scheduler to work on
-    instead. keep_going: leave ranks out that fail.
+    assign_rank: rank by directory, for captures that do not state theirs. clock: placement of ranks
+    on one clock. operators: used if steps are not marked. jobs: processes that read ranks; None is
+    one per core, or none for a small profile. executor: the address of a Dask scheduler to work on
+    instead. keep_going: leave out ranks that fail.
     """
 
     assign_rank: Mapping[str, int] = option(
@@ -564,10 +566,10 @@ class ReadingOptions:
     )
 
     def __post_init__(self) -> None:
-        """Check what is no matter of how it is spelled.
+        """Check the values, however they were given.
 
         Raises:
-            UsageError: jobs is no number of processes; a rank or an offset is out of range.
+            UsageError: jobs is not positive; a rank or an offset is out of range.
         """
         for directory, rank in self.assign_rank.items():
             check_id(f"the rank of {directory},", rank)

@@ -15,23 +15,23 @@ _NO_TEXT = re.compile(r"[\ud800-\udfff]")
 _NO_BYTE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _BLANKS = re.compile(r"(?<=\S) +(?=\S)(?!(?<=\d )(?:\d{3}|[num]?s|[KMG]?B)\b)")
-"""Not those within a number, nor between it and its unit."""
+"""Gaps of blanks, except within a number or between a number and its unit."""
 _GAPS = re.compile(r"(?<=\S)  +(?=\S)")
 COLUMNS = 4
-"""A line with so many gaps of several blanks less one is the row of a table."""
+"""Least number of columns, with gaps of several blanks between them, in the row of a table."""
 SHORT_WORD = 10
-"""Characters of a word with which no line ends alone, such as `tlexport:` before a long path."""
+"""Longest word that never stands alone on a line, such as `tlexport:` before a long path."""
 _COMMAND = re.compile(r"^ *(?:(?:See why|exact|[0-9]+): )?tlexport ")
-"""What people copy into a shell."""
+"""A command that people copy into a shell."""
 _GOES_ON = "" if os.name == "nt" else " \\"
-"""What tells a shell that a command goes on in the next line."""
+"""Continues a command in the next line."""
 
 
 def printable(text: str) -> str:
-    """One line of text, in which controls and other characters that show nothing are escaped.
+    """Return text as one line, with controls and other invisible characters escaped.
 
-    Names come from profiles and file systems: they may hold escape sequences, line ends, marks
-    that turn the direction of writing, and bytes that are no text.
+    Names come from profiles and file systems: they may hold escape sequences, line ends, marks that
+    change the direction of writing, and bytes that are not text.
     """
     return text if text.isprintable() else "".join(map(_escaped, text))
 
@@ -43,26 +43,30 @@ def _escaped(character: str) -> str:
 
 
 def printable_json(text: str, encoding: str) -> str:
-    """JSON in which strings escape what a terminal would obey, and what the encoding lacks.
+    """Escape in the strings of JSON what a terminal would obey and what the encoding lacks.
 
     JSON itself demands that of the first 32 characters only.
     """
     import json
 
     def spelled(match: re.Match[str]) -> str:
-        known = match[0].encode(encoding, "ignore")
-        return match[0] if known and printable(match[0]) == match[0] else json.dumps(match[0])[1:-1]
+        encodable = match[0].encode(encoding, "ignore")
+        return (
+            match[0]
+            if encodable and printable(match[0]) == match[0]
+            else json.dumps(match[0])[1:-1]
+        )
 
     return _BEYOND_ASCII.sub(spelled, text).replace("\x7f", "\\u007f")
 
 
 def encoded(text: str, encoding: str) -> str:
-    """The text with all characters escaped that the encoding lacks."""
+    """Return the text with all characters escaped that the encoding lacks."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def valid_text(text: str) -> str:
-    """Text that files can hold: names of files may hold bytes that are no text, here as \\xff."""
+    r"""Return text that files can hold; bytes in names of files that are no text become \xff."""
     if not _NO_TEXT.search(text):
         return text
     spelled = _NO_BYTE.sub(_escaped_match, text).encode("utf-8", "surrogateescape")
@@ -74,7 +78,7 @@ def _escaped_match(match: re.Match[str]) -> str:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Words as one line that the shell of this system takes apart into the same words."""
+    """Join words to one line that the shell of this system splits into the same words."""
     if os.name == "nt":
         from subprocess import list2cmdline
 
@@ -85,11 +89,11 @@ def command_line(words: Sequence[str]) -> str:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """A line in parts that a terminal shows whole, which end at blanks: no word is broken.
+    """Split a line at blanks into parts of at most the width; no word is broken.
 
-    A word longer than the width, such as a path, overflows. Rows of tables are parted between
-    columns, as long as a column fits; commands so that a shell joins them. What sets colours takes
-    no room.
+    A word longer than the width, such as a path, overflows. Rows of tables are split between
+    columns, as long as a column fits; commands so that a shell joins them. Escape sequences that
+    set colours take no room.
 
     >>> wrapped("Wrote /tmp/o.pftrace  58.3 KB, 8 ranks, steps 1-6", 36)
     ['Wrote /tmp/o.pftrace  58.3 KB, 8', '  ranks, steps 1-6']
@@ -119,7 +123,7 @@ def wrapped(line: str, width: int) -> list[str]:
 
 
 def _with_styles(line: str, styles: Sequence[tuple[int, int]], begin: int, end: int) -> str:
-    """From one place to another as it is shown, with the styles that are set on the way."""
+    """Return the part between two shown positions, with the styles that are set within."""
 
     def place(shown: int, *, last: bool) -> int:
         at = shown
@@ -137,8 +141,8 @@ def say(*lines: str, stream: TextIO | None = None) -> None:
     A terminal gets them `wrapped`.
 
     Args:
-        stream: standard output if not given. A closed one is None in Python, and then nobody
-            listens.
+        stream: standard output if not given. Python has None for a closed one, and nothing is
+            printed then.
     """
     stream = sys.stdout if stream is None else stream
     if stream is None:

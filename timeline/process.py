@@ -1,6 +1,6 @@
-"""Process settings for a short command, its end, and signals that end it.
+"""Process settings for a short command, its end, and the signals that end it.
 
-This is loaded before all else, so that signals are obeyed from then on: it imports little.
+This is loaded before everything else, so that signals are handled from then on: it imports little.
 """
 
 from __future__ import annotations
@@ -17,41 +17,41 @@ from typing import NoReturn
 
 NOTHING_WRITTEN = "nothing was written."
 WRITTEN_BEFORE = "the timeline was written before."
-"""An arg of an interrupt that came later than that."""
+"""An arg of an interrupt that came after the timeline was written."""
 SIGNALLED = 128
-"""What shells add to the number of the signal that ended a command."""
+"""Added by shells to the number of the signal that ended a command."""
 
 COLLECT_AFTER = 200_000
-"""New objects before cycles are looked for; imports alone make half as many, and no garbage."""
+"""New objects between searches for cycles; imports alone create half as many, and no garbage."""
 MALLOC_SETTINGS = {
-    -8: 1,  # M_ARENA_MAX: what one thread freed, another one has
+    -8: 1,  # M_ARENA_MAX: memory freed by one thread serves the others
     -3: 32 << 20,  # M_MMAP_THRESHOLD: the largest that glibc takes
-    -1: 64 << 20,  # M_TRIM_THRESHOLD: free memory that is kept; more adds to the most that is held
+    -1: 64 << 20,  # M_TRIM_THRESHOLD: free memory that is kept; more would raise the peak
 }
 """Numbers of parameters of glibc's `malloc.h`, and their values."""
 
 
 def tune_for_one_command() -> None:
-    """Set malloc, one BLAS thread and rare garbage collection; to be called before NumPy's import.
+    """Set malloc, one BLAS thread and rare garbage collection; call this before importing NumPy.
 
-    Nothing here multiplies matrices, but the library that NumPy does it with would start a thread
-    for each core, which spin for a while before they sleep.
+    Nothing here multiplies matrices, but NumPy's BLAS library would start a thread per core, and
+    these spin for a while before they sleep.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _keep_freed_memory()
     gc.set_threshold(COLLECT_AFTER)
-    # The interpreter would look for cycles among all objects that are left before it ends.
+    # At exit the interpreter would search all remaining objects for cycles.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
 
 
 def _keep_freed_memory() -> None:
-    """Have glibc hand freed memory out again that it would give back to the system.
+    """Make glibc reuse freed memory that it would return to the system.
 
-    Each page that the system gives takes some microseconds: of those of a summary, two fifths are
-    saved. Other libraries of C have no such settings.
+    Each page from the system costs some microseconds: this saves two fifths of those of a summary.
+    Other C libraries have no such settings.
     """
-    import ctypes  # NumPy does too
+    import ctypes  # NumPy imports it too
 
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if os.name == "posix" else None
     if mallopt is not None:
@@ -60,14 +60,14 @@ def _keep_freed_memory() -> None:
 
 
 def exit_with(run: Callable[[], int]) -> NoReturn:
-    """End the process with the exit code that a function returns, and without taking it apart.
+    """End the process with the exit code of a function, without tearing the interpreter down.
 
-    Threads are waited for, and what is registered for the exit while the function runs is done.
-    Then the system takes back all memory at once: to free a thousand modules and their objects one
-    by one takes a twentieth of the time of a small command.
+    Threads are joined, and exit handlers that the function registers run. Then the system takes
+    back all memory at once: freeing a thousand modules and their objects one by one takes a
+    twentieth of the time of a small command.
     """
     code: list[int] = []
-    atexit.register(_leave, code)  # first of all, since the interpreter calls the last one first
+    atexit.register(_leave, code)  # before all others: handlers run in reverse order
     try:
         code.append(run())
     except SystemExit as asked:  # such as by `--help`
@@ -79,26 +79,26 @@ def exit_with(run: Callable[[], int]) -> NoReturn:
 
 def _leave(code: Sequence[int]) -> None:
     if not code:
-        return  # an error, which the interpreter tells
+        return  # an error, which the interpreter prints
     try:
         for stream in (sys.stdout, sys.stderr):
             if stream is not None and not stream.closed:
                 stream.flush()
     except OSError:
-        return  # the interpreter fails to flush it as well, and tells so
+        return  # the interpreter fails to flush it as well, and reports that
     os._exit(code[0])
 
 
 _BY_OTHERS = tuple(
     number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-"""Signals of `timeout`, a scheduler or a shutdown; of a terminal that is closed (not Windows)."""
+"""Signals of `timeout`, a scheduler or a shutdown; of a terminal that closes (not Windows)."""
 ENDING = (signal.SIGINT, *_BY_OTHERS)
 """The signals that ask a command to end."""
 
 
 class Terminated(KeyboardInterrupt):
-    """Somebody else asked the process to end, by a signal of this number."""
+    """A signal of this number asked the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -107,10 +107,10 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Raise `Terminated` where a signal would end the process at once, and leave things behind.
+    """Raise `Terminated` for signals that would end the process at once and leave files behind.
 
-    Where a program has a use of its own for a signal, `nohup` has switched it off, or this is not
-    the main thread, nothing changes.
+    Nothing changes for a signal that the program handles itself or `nohup` switched off, and
+    outside of the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     unhandled = [
@@ -126,18 +126,18 @@ def interrupted_by_signals() -> Iterator[None]:
 
 
 def _raise(number: int, _frame: object) -> None:
-    # Who asks again, as schedulers do, does not keep the first from being carried out.
+    # A repeated signal, as schedulers send, must not interrupt the handling of the first one.
     signal.signal(number, signal.SIG_IGN)
     raise Terminated(number)
 
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """End the process at once by a signal: while it imports modules, and has nothing to undo.
+    """End the process at once on a signal, during imports, which leave nothing to undo.
 
-    An exception would not do: NumPy takes one in its import for a broken installation, and one in
-    a callback of the import system is lost. Where a program has a use of its own for a signal, or
-    this is not the main thread, nothing changes.
+    An exception would not do: NumPy reports one in its import as a broken installation, and one in
+    a callback of the import system is lost. Nothing changes for a signal that the program handles
+    itself, and outside of the main thread.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in ENDING if is_main}
@@ -156,22 +156,22 @@ def _end(number: int, _frame: object) -> None:
 
 
 def say_interrupted(number: int, *, written: bool = False) -> int:
-    """Say by what kind of signal the command ends, and what became of its output.
+    """Print which kind of signal ends the command, and what became of its output.
 
     Returns:
-        The exit code that says it too.
+        The exit code for the signal.
     """
     what = "interrupted" if number == signal.SIGINT else "terminated"
     outcome = WRITTEN_BEFORE if written else NOTHING_WRITTEN
     if sys.stderr is not None:
-        with contextlib.suppress(OSError):  # a terminal that is closed shows nothing
+        with contextlib.suppress(OSError):  # a closed terminal shows nothing
             sys.stderr.write(f"tlexport: {what}; {outcome}\n")
     return SIGNALLED + number
 
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Put signals off until the end of the block, in all threads: blocking does so in one alone."""
+    """Delay signals until the end of the block, in all threads; blocking affects only one."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,4 +1,4 @@
-"""Profiles that are open: their ranks at once, their figures when they are asked for."""
+"""Profiles that are open: their ranks are known, their figures are read on demand."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from timeline.declarations import fill, with_keywords
 from timeline.errors import in_python
 from timeline.figures.table import Table, paragraph_html
 from timeline.keywords import ReadingKeywords, SelectionKeywords
-from timeline.library.communication import CommunicationTables
-from timeline.library.data import DataTables
-from timeline.library.memory import MemoryTables
-from timeline.library.operators import OperatorTables
-from timeline.library.records import RecordTables
-from timeline.library.times import TimeTables
+from timeline.library.tables import ProfileTables
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
 from timeline.selection import Selection
@@ -34,31 +29,29 @@ if TYPE_CHECKING:
 MOST_RANKS_SHOWN = 8
 
 
-class Profile(
-    TimeTables, CommunicationTables, OperatorTables, MemoryTables, DataTables, RecordTables
-):
-    """A profile that was found, and is read when something is asked of it.
+class Profile(ProfileTables):
+    """A profile that was found, and is read when one of its methods needs records.
 
     Every method takes a Selection, or its keywords as in `overlap(ranks=[0, 1])`, or neither for
-    the whole profile. The figures of a selection are read once and remembered: all of them in one
-    reading but operators by name or step, and memory. Single tasks, host calls and communication
-    ops are read whenever they are asked for. What readers have to say, and
-    records that cannot be read, are a TimelineWarning then; `omissions` counts them. Where the
-    profile is an archive or a URL, its files are unpacked or fetched until `close`, the end of a
-    `with`, or the end of the Profile itself.
+    the whole profile. The figures of a selection are read once and cached: all of them in one
+    reading except operators by name or step, and memory. Single tasks, host calls and communication
+    ops are read for each call. Messages of readers, and records that cannot be read, become a
+    TimelineWarning; `omissions` counts the records. If the profile is an archive or a URL, its
+    files are unpacked or fetched until `close`, the end of a `with`, or the end of the Profile
+    itself.
 
-    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures,
-    and which were passed over. found: all that lies there, older runs too.
+    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures, and
+    which ones were passed over. found: all captures at the path, older runs too.
     """
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """All ranks, ascending."""
+        """Return all ranks, ascending."""
         return tuple(source.identity.rank for source in self.sources)
 
     @property
     def captures(self) -> Table:
-        """A row per rank: rank, layout, host (None where not known), source (the directory)."""
+        """Return a row per rank: rank, layout, host (None if unknown), source (the directory)."""
         return Table(
             {
                 "rank": np.array(self.ranks, np.int64),
@@ -74,12 +67,12 @@ class Profile(
     def advice(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """A row per number beyond its threshold, with what to do about it, the worst first.
+        """Return a row per number beyond its threshold, with what to do about it, the worst first.
 
-        about (its subject), rank, stage, source_rank, target_rank, link and op (what it concerns),
-        value and mean (of its kind, where it is compared with that) in unit, share (what is
-        compared with the threshold; the value where there is none), threshold, text (a sentence).
-        What is not known or not meant is masked or None.
+        Columns: about (its subject), rank, stage, source_rank, target_rank, link and op (what it
+        concerns), value and mean (of its kind, if it is compared with that) in unit, share (the
+        number compared with the threshold; the value if there is none), threshold, text (a
+        sentence). Unknown values and those that do not apply are masked or None.
 
         Raises:
             TimelineError: as `overlap`.
@@ -90,9 +83,9 @@ class Profile(
     def omissions(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
     ) -> Table:
-        """Which records of the selection are in no figure: rank, reason, rows, loss.
+        """Return the records of the selection that are in no figure: rank, reason, rows, loss.
 
-        loss is 1 where they could not be read, and 0 where others say the same.
+        loss is 1 if they could not be read, and 0 if other records say the same.
 
         Raises:
             TimelineError: as `overlap`.
@@ -129,19 +122,19 @@ def open_profile(
 
     Args:
         path: a profile, a directory above or inside one, one file of it, or an archive; also a URL
-            such as s3://bucket/run, of which files are fetched when they are read.
-        assign_rank: the rank of captures that do not tell it, by directory.
-        align: what puts ranks on one clock: what was recorded of clocks, the ends of collectives
-            that ranks share, the first device record of each, or nothing; collectives where they
-            can be trusted and recorded elsewhere, if not given.
-        offset: by rank, what its clock is moved by instead: ns, or as in "+120us".
-        fp_start, bp_end: operators that begin forward and end backward, where steps are not
-            marked; found where not given.
+            such as s3://bucket/run, whose files are fetched when they are read.
+        assign_rank: the rank of captures that do not state it, by directory.
+        align: how ranks are put on one clock: by the recorded clocks, by the ends of collectives
+            that ranks share, by the first device record of each, or not at all; if not given, by
+            collectives if they can be trusted, else as recorded.
+        offset: by rank, an offset of its clock that replaces any correction: ns, or as in "+120us".
+        fp_start, bp_end: operators that begin forward and end backward, if steps are not marked;
+            searched for if not given.
         jobs: processes that read ranks; one per core if not given, or one for a small profile.
         executor: read ranks on a Dask cluster that sees the same files, or fetches them from a URL,
             as in dask://HOST:PORT.
         keep_going: leave out ranks that cannot be read, and say which.
-        progress: is told how far reading is.
+        progress: receives the progress of reading.
 
     Raises:
         TimelineError: there is none, or a rank is not known.
@@ -152,12 +145,12 @@ def open_profile(
 def profile_at(
     path: str | os.PathLike[str], keywords: ReadingKeywords, finding: FindingOptions
 ) -> Profile:
-    """Find the profile at a path, and as much around it as is asked.
+    """Find the profile at a path, and as much around it as `finding` asks for.
 
-    keywords: those of `open_profile`; others may be among them. finding: what is asked.
+    keywords: those of `open_profile`; others may be among them.
 
     Raises:
-        TimelineError: there is none, or ranks are not clear and not only listed.
+        TimelineError: there is none, or ranks are ambiguous and not only listed.
     """
     reading = fill(ReadingOptions, keywords)
     progress = keywords.get("progress") or Silent()
@@ -179,7 +172,7 @@ def profile_at(
 
 
 def _opened(path: str) -> AbstractContextManager[Path]:
-    """The path that somebody named, which may be a URL."""
+    """Return a context with the local path of a path, which may be a URL."""
     if not is_url(path):
         return nullcontext(Path(path))
     from timeline.sources.finding.remote import path_of_url

@@ -1,4 +1,4 @@
-"""Progress: who is told how far work is, and the line on a terminal that shows it."""
+"""Progress of work: the interface that receives it, and the line on a terminal that shows it."""
 
 from __future__ import annotations
 
@@ -13,36 +13,36 @@ from timeline.printable import encoded, printable
 from timeline.units import spell_bytes, spell_count
 
 QUIET_SECONDS = 0.5
-"""Work shorter than this shows nothing."""
+"""Shorter work shows nothing."""
 UPDATE_SECONDS = 0.1
 BAR_WIDTH = 16
 _ERASE = "\r\x1b[K"
 
 
 class Progress(Protocol):
-    """Receives what is being done and how far it is, from any thread."""
+    """Receives the current stage of work and its progress, from any thread."""
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """`done` of `total` bytes of a stage are finished; a total of 0 is not known."""
+        """Report `done` of `total` bytes of a stage; a total of 0 is unknown."""
 
     def finish(self) -> None:
-        """Nothing more comes for now; the next report begins anew."""
+        """End the work for now; the next report begins anew."""
 
 
 class Silent:
     """Shows nothing."""
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """Show nothing of a stage."""
+        """Ignore the progress of a stage."""
 
     def finish(self) -> None:
-        """Show nothing of the end."""
+        """Ignore the end."""
 
 
 class RanksRead:
-    """Tells how many ranks are read, and how many bytes they have; any thread may note one.
+    """Counts the ranks that are read, and their bytes; any thread may note one.
 
-    in_part: gives the bytes that are read of each rank in work.
+    in_part: returns the bytes read so far of each rank in work.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class RanksRead:
         self.report()
 
     def note(self, rank: int) -> None:
-        """A rank is read."""
+        """Note that a rank is read."""
         with self._lock:
             self._read.add(rank)
         self.report()
 
     def report(self) -> None:
-        """Tell how much is read by now."""
+        """Report how much is read by now."""
         with self._lock:
             self._report()
 
@@ -77,7 +77,7 @@ class RanksRead:
         done = sum(self._sizes[rank] for rank in self._read)
         in_part = {} if self._in_part is None else self._in_part()
         done += sum(
-            min(size_bytes, self._sizes[rank])  # what is read twice is counted twice
+            min(size_bytes, self._sizes[rank])  # bytes that are read twice are counted twice
             for rank, size_bytes in in_part.items()
             if rank in self._sizes and rank not in self._read
         )
@@ -86,7 +86,7 @@ class RanksRead:
 
 
 class TerminalLine:
-    """One line on a terminal, at most ten times a second, erased at the end.
+    """One line on a terminal, updated at most ten times a second, erased at the end.
 
     A thread of its own draws it: those who report are busy between two reports.
     """
@@ -101,7 +101,7 @@ class TerminalLine:
         self._thread: threading.Thread | None = None
 
     def report(self, stage: str, done: int, total: int) -> None:
-        """Show how far a stage is: `done` of `total` bytes; a total of 0 is not known."""
+        """Show the progress of a stage: `done` of `total` bytes; a total of 0 is unknown."""
         self._state = (stage, done, total)
         with self._lock:
             if self._thread is None:
@@ -135,9 +135,9 @@ class TerminalLine:
         parts = [printable(stage)]
         if total:
             parts += [f"{spell_bytes(done)} of {spell_bytes(total)}", self._bar(done / total)]
-        # What cannot be counted is seen to be alive.
+        # The clock shows that work goes on, even if it cannot be counted.
         parts.append(f"{time.monotonic() - self._started:.1f} s")
-        # A line that is longer than the terminal could not be erased.
+        # A line longer than the terminal could not be erased.
         width = shutil.get_terminal_size().columns - 1
         while len(parts) > 1 and sum(map(len, parts)) + 2 * len(parts) - 2 > width:
             parts.pop()
@@ -153,5 +153,5 @@ class TerminalLine:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except OSError:  # the terminal is gone, and with it whoever looked
+        except OSError:  # the terminal is gone
             self._finished.set()

@@ -1,4 +1,4 @@
-"""The ranges of times, ids, orders and amounts of memory, and the errors of what lies outside."""
+"""The ranges of times, ids, orders and amounts of memory, and the errors beyond them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from timeline.errors import RecordError, UsageError
 FURTHEST_NS = (1 << 62) - 1
 """Times lie within 146 years of zero, so that the difference of any two fits 64 bits."""
 LARGEST_ID = (1 << 63) - 1
-"""Columns of ids hold signed numbers of 64 bits."""
+"""Columns of ids hold signed 64-bit integers."""
 MOST_BYTES = float(1 << 53)
-"""More than any memory; as a real number, an amount from there on does not tell bytes apart."""
+"""More than any memory; a float from here on no longer distinguishes single bytes."""
 LARGEST_ORDER = (1 << 31) - 1
-"""The order of a row among its siblings is a signed number of 32 bits in a trace."""
+"""The order of a row among its siblings is a signed 32-bit integer in a trace."""
 
 
 def check_id(what: str, number: int) -> None:
@@ -40,10 +40,10 @@ def check_offset(what: str, offset_ns: int) -> None:
 
 
 def check_span(first_ns: int, last_ns: int) -> None:
-    """Refuse times, of which the first and last are given, that lie too far from zero.
+    """Refuse a span of times that reaches too far from zero.
 
     Raises:
-        RecordError: they do.
+        RecordError: it does.
     """
     for time_ns in (first_ns, last_ns):
         if abs(time_ns) > FURTHEST_NS:

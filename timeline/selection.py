@@ -1,4 +1,4 @@
-"""What the user selects of a profile: ranks, graphs, steps, a window of time, and layers."""
+"""The user's selection of a profile: ranks, graphs, steps, a window of time, and layers."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Kind(enum.Enum):
-    """What is drawn: the overview, or every task."""
+    """The kind of timeline: the overview, or every task."""
 
     SUMMARY = "summary"
     DETAIL = "detail"
 
 
 class Align(enum.Enum):
-    """What puts the ranks on one clock."""
+    """The method that puts the ranks on one clock."""
 
     RECORDED = "recorded"
-    """What the profiles tell of their clocks."""
+    """The clocks that the profiles record."""
     COLLECTIVES = "collectives"
-    """That, corrected by the ends of collectives that ranks share."""
+    """The recorded clocks, corrected by the ends of collectives that ranks share."""
     START = "start"
     """The first device record of every rank."""
     NONE = "none"
@@ -50,7 +50,7 @@ class WindowEdge(NamedTuple):
     share: Decimal | None = None
 
     def at(self, first_ns: int, last_ns: int) -> int:
-        """The edge on the clock of the trace, in ns, where events run from first to last."""
+        """Return the edge in ns on the clock of the trace, given the first and last time."""
         if self.share is not None:
             return first_ns + int((last_ns - first_ns) * self.share)
         return first_ns + (self.after_first_ns or 0)
@@ -59,20 +59,20 @@ class WindowEdge(NamedTuple):
 class Window(NamedTuple):
     """A half-open part of the time axis, counted from the first device record of the selection.
 
-    A record is in the window when any part of it is; it is kept whole.
+    A record is in the window if any part of it is; it is kept whole.
     """
 
     start: WindowEdge
     end: WindowEdge
 
     def bounds_ns(self, first_ns: int, last_ns: int) -> tuple[int, int]:
-        """The window as [start, end) in ns on the clock of the trace.
+        """Return the window as [start, end) in ns on the clock of the trace.
 
         Raises:
             SelectionError: nothing of the selection lies between the edges.
         """
         start_ns, end_ns = self.start.at(first_ns, last_ns), self.end.at(first_ns, last_ns)
-        # An edge that lies beyond all times is where those end.
+        # Clip an edge beyond all possible times.
         start_ns, end_ns = max(start_ns, -FURTHEST_NS), min(end_ns, FURTHEST_NS)
         if self.end.share == 1:
             end_ns = last_ns + 1
@@ -107,11 +107,11 @@ def _read_ids(name: str, ids: Ids) -> frozenset[int] | None:
     check_range(name, ids)
     try:
         each = ids if isinstance(ids, Iterable) else (ids,)
-        # Numbers of NumPy become those of Python, which can be spelled and sorted.
-        found = frozenset(operator.index(one) for one in each)
+        # Turn NumPy integers into Python ints, which can be formatted and sorted.
+        chosen = frozenset(operator.index(one) for one in each)
     except TypeError as error:
         raise UsageError(f"{name} {ids!r}: an id is a whole number ({error}).") from None
-    return _within_range(name, found)
+    return _within_range(name, chosen)
 
 
 def _within_range(name: str, ids: frozenset[int]) -> frozenset[int]:
@@ -165,24 +165,24 @@ def _parse_edge(text: str, default: WindowEdge) -> WindowEdge:
 
 
 def _read_layers(layers: Iterable[Layer | str] | str | None) -> frozenset[Layer] | None:
-    """The layers of a list of names; "all" is None, which leaves the choice to the kind."""
+    """Return the layers of a list of names; "all" is None, which leaves the choice to the kind."""
     if layers is None:
         return None
     if isinstance(layers, str):
         if layers.strip().lower() == "all":
             return None
         layers = layers.split(",")
-    known = {layer.value: layer for layer in Layer}
-    found = set()
+    by_name = {layer.value: layer for layer in Layer}
+    chosen = set()
     for one in layers:
         name = one.value if isinstance(one, Layer) else str(one).strip().lower()
-        if name not in known:
+        if name not in by_name:
             raise UsageError(
-                f"layers: there is no layer {name!r}{did_you_mean(name, known)}",
-                do=f"Use some of {', '.join(known)}.",
+                f"layers: there is no layer {name!r}{did_you_mean(name, by_name)}",
+                do=f"Use some of {', '.join(by_name)}.",
             )
-        found.add(known[name])
-    return frozenset(found)
+        chosen.add(by_name[name])
+    return frozenset(chosen)
 
 
 _ALL = Completion({"all": "all"})
@@ -191,7 +191,7 @@ _LAYERS = tuple(layer.value for layer in Layer)
 
 @dataclass(frozen=True, init=False)
 class Selection:
-    """Which part of a profile is meant; None means all, and for layers those of the kind.
+    """A part of a profile; None means all, and for layers those of the kind.
 
     It is made of what is at hand, as in `Selection(ranks=[0, 1], steps=range(10, 20))` or
     `Selection(graphs="1,3-5", window="30%:60%")`, and holds frozen sets.
@@ -259,7 +259,7 @@ class Selection:
                 both ends.
             window: part of the time as START:END, counted from the first device record: ns, units
                 or percent, as in "1.2s:1.5s" or "30%:60%"; START is in, END is not.
-            layers: what is drawn, as members, names, or text such as "steps,overlap".
+            layers: layers to draw, as members, names, or text such as "steps,overlap".
 
         Raises:
             UsageError: a value has no meaning.
@@ -275,19 +275,19 @@ class Selection:
             object.__setattr__(self, one.keyword, one.read(given[one.keyword]))
 
     def layers_of(self, kind: Kind) -> frozenset[Layer]:
-        """The layers that are drawn: those asked for, else those of the kind."""
+        """Return the layers to draw: the selected ones, else those of the kind."""
         if self.layers is not None:
             return self.layers
         return SUMMARY_LAYERS if kind is Kind.SUMMARY else DETAIL_LAYERS
 
 
 def select(selection: Selection | None, keywords: Mapping[str, Any]) -> Selection:
-    """The part that is given as a Selection or by its keywords; all where neither is.
+    """Return the selection, given as a Selection or by its keywords; all of it by default.
 
-    keywords: those of other things may be among them.
+    keywords: other keywords may be among them.
 
     Raises:
-        TypeError: both are given, or what is given as a Selection is none.
+        TypeError: both are given, or `selection` is not a Selection.
         UsageError: a value has no meaning.
     """
     names = [one.keyword for one in options_in(Selection) if one.keyword in keywords]

@@ -10,10 +10,10 @@ _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _DURATIONS_NS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 MOST_DIGITS = 40
-"""Digits of a number that somebody types; none that is used has half as many."""
+"""Most digits of a typed number; useful ones have less than half as many."""
 _ID_RANGE = re.compile(rf"(\d{{1,{MOST_DIGITS}}})(?:-(\d{{1,{MOST_DIGITS}}}))?")
 MOST_IDS = 10_000_000
-"""In one range; more would only fill memory."""
+"""Most ids in one range; more would only fill memory."""
 
 
 def parse_bytes(text: str) -> int:
@@ -57,8 +57,8 @@ def parse_duration_ns(text: str) -> int:
 
 
 def _whole(number: str, scale: int) -> int:
-    """A decimal number times its unit, exactly, without what is less than a whole."""
-    from decimal import Decimal  # most commands are given no such number
+    """Return a decimal number times its unit, computed exactly and truncated to an integer."""
+    from decimal import Decimal  # imported late: most commands are given no such number
 
     if len(number) > MOST_DIGITS:
         raise UsageError(f"{number[:MOST_DIGITS]}... is too large a number.")
@@ -66,7 +66,7 @@ def _whole(number: str, scale: int) -> int:
 
 
 def parse_whole(text: str) -> int | None:
-    """A number in decimal digits alone, None for any other text.
+    """Return a number of decimal digits alone, None for any other text.
 
     >>> parse_whole("12"), parse_whole("²"), parse_whole("-1")
     (12, None, None)
@@ -105,7 +105,7 @@ def parse_ids(text: str, noun: str) -> frozenset[int] | None:
 
 
 def check_range(noun: str, ids: object) -> None:
-    """Refuse a range of more ids than can be listed one by one.
+    """Refuse a range of more than MOST_IDS ids.
 
     Raises:
         UsageError: it has more.
@@ -117,7 +117,7 @@ def check_range(noun: str, ids: object) -> None:
 
 
 def spell_bytes(size_bytes: int) -> str:
-    """Spell a size for people.
+    """Format a size.
 
     >>> spell_bytes(19_608_211)
     '18.7 MB'
@@ -131,7 +131,7 @@ def spell_bytes(size_bytes: int) -> str:
 
 
 def spell_duration(duration_ns: int) -> str:
-    """Spell a duration for people.
+    """Format a duration with three decimals.
 
     >>> spell_duration(86_470_908)
     '86.471 ms'
@@ -143,7 +143,7 @@ def spell_duration(duration_ns: int) -> str:
 
 
 def spell_short(duration_ns: int) -> str:
-    """Spell a duration in at most seven characters, three of them digits that count.
+    """Format a duration in at most seven characters, with three significant digits.
 
     >>> spell_short(86_470_908), spell_short(999_600)
     ('86.5 ms', '1.00 ms')
@@ -159,7 +159,7 @@ def spell_short(duration_ns: int) -> str:
 
 
 def spell_like(duration_ns: int, other_ns: int) -> str:
-    """Spell a duration in the unit and with the digits of a longer one, unless nothing is left.
+    """Format a duration in the unit and digits of a longer one, unless that would give zero.
 
     >>> spell_like(467_000, 3_074_000), spell_like(3_074_000, 3_074_000), spell_like(200, 3_074_000)
     ('0.47 ms', '3.07 ms', '200 ns')
@@ -173,7 +173,7 @@ def spell_like(duration_ns: int, other_ns: int) -> str:
 
 
 def spell_rate(gb_s: float) -> str:
-    """Spell a bandwidth in GB/s with three digits that count, smaller ones in smaller units.
+    """Format a bandwidth with three significant digits, small ones in smaller units than GB/s.
 
     >>> spell_rate(15.613921), spell_rate(0.2230458), spell_rate(645.604), spell_rate(0.00666)
     ('15.6 GB/s', '223 MB/s', '646 GB/s', '6.66 MB/s')
@@ -188,7 +188,7 @@ def spell_rate(gb_s: float) -> str:
 
 
 def spell_share(part: float, whole: float) -> str:
-    """Spell a share in at most four characters; nothing that is there is 0%.
+    """Format a share in at most four characters; only zero is 0%.
 
     >>> spell_share(1, 3), spell_share(1, 1000), spell_share(0, 5)
     ('33%', '<1%', '0%')
@@ -198,7 +198,7 @@ def spell_share(part: float, whole: float) -> str:
 
 
 def spell_number(number: int) -> str:
-    """Spell a number with its digits in groups.
+    """Format a number with its digits in groups of three.
 
     >>> spell_number(1234567)
     '1 234 567'
@@ -207,7 +207,7 @@ def spell_number(number: int) -> str:
 
 
 def spell_tenths(tenths: int) -> str:
-    """Spell tenths of a percent with two digits that count.
+    """Format tenths of a percent with two significant digits.
 
     >>> spell_tenths(23), spell_tenths(347)
     ('2.3%', '35%')
@@ -216,7 +216,7 @@ def spell_tenths(tenths: int) -> str:
 
 
 def spell_count(count: int, noun: str) -> str:
-    """Spell a number of things.
+    """Format a number of things.
 
     >>> spell_count(1, "task"), spell_count(171204, "task")
     ('1 task', '171 204 tasks')
@@ -226,7 +226,7 @@ def spell_count(count: int, noun: str) -> str:
 
 
 def spell_flop(flop: float) -> str:
-    """Spell a number of floating-point operations for people.
+    """Format a number of floating-point operations with three significant digits.
 
     >>> spell_flop(5_385_552_000_000)
     '5.39 TFLOP'

@@ -1,4 +1,4 @@
-"""The version of the package, as its metadata has it."""
+"""The version of the package, equal to that of its metadata."""
 
 from __future__ import annotations
 

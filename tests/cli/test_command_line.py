@@ -167,7 +167,7 @@ def test_interrupt_behind_the_writing(
 ) -> None:
     """What is written stays, and the message does not deny it."""
     monkeypatch.setattr("timeline.reports.terminal_verdict.verdict_text", interrupt)
-    monkeypatch.setattr("timeline.viewer.show", interrupt)
+    monkeypatch.setattr("timeline.viewer.opening.show", interrupt)
     outcome = command(profile.path, *arguments)
     assert outcome.code == 130
     assert outcome.err == "tlexport: interrupted; the timeline was written before.\n"

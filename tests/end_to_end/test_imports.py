@@ -116,7 +116,7 @@ SOMETIMES = (
     "sources.msprof_sqlite.source",
     "sources.tables.source",
     "sources.trace_json.source",
-    "tracks.draw_rank",
+    "tracks.detail",
     "viewer",
 )
 """What only some profiles, files and options need."""
@@ -135,7 +135,7 @@ SOMETIMES = (
             "--kind detail -o a.pftrace",
             "commands.export encoders.perfetto encoders.piece_maker reports.terminal"
             " sources.beside.counters sources.database.source sources.decoders.sqlite"
-            " tracks.draw_rank",
+            " tracks.detail",
         ),
         (
             "torch-text",
@@ -164,7 +164,7 @@ def test_only_sources_open_files() -> None:
     The viewer opens what was written, to serve it, and the queries that belong to it; processes
     open the room for what they pass on, and options the file that is their value.
     """
-    others = ("viewer.serving", "viewer.queries", "ranks.shared_columns", "options")
+    others = ("viewer.serving", "viewer.startup", "ranks.shared_columns", "options")
     foreign = [
         f"{module.name} opens a file in line {call.lineno}"
         for module in MODULES

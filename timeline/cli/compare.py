@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Compare what is asked for.
+    """Compare two runs as asked.
 
     Raises:
         TimelineError: it cannot be done; the message says what to do.
@@ -66,7 +66,10 @@ def run(asked: argparse.Namespace) -> None:
 def _print_report(
     report: ComparisonReport, asked: argparse.Namespace, prints: PrintOptions, *, opens: bool
 ) -> None:
-    """Print a report: as JSON, as a table, or in words; words give way to data on stdout."""
+    """Print a report as JSON, as a table, or as text.
+
+    If data goes to standard output, text goes to standard error.
+    """
     words = print_data(report, report.comparison.all_operators, prints, asked.csv)
     if asked.markdown == STDOUT:
         from timeline.reports.comparison_report import comparison_markdown

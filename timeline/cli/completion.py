@@ -1,4 +1,4 @@
-"""Completion of the command line in shells: the scripts, and the answers that they ask for."""
+"""Completion of the command line in shells: the scripts, and the answers they ask for."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from timeline.declarations import Option
 
 
 def script_lines(shell: str) -> list[str]:
-    """The script for a shell; how to install it is said in its second line.
+    """Return the completion script for a shell; its second line says how to install it.
 
-    The first line has to stay where it is: zsh reads from it what the script completes.
+    The first line must stay first: zsh reads from it the name of the command to complete.
     """
     first, *rest = shellcode(["tlexport"], shell=shell).strip("\n").splitlines()
     return [first, f"# Install: {SHELLS[shell]}", *rest]
 
 
 def words_before() -> list[str]:
-    """The word of a command that the line begins with, if it does and is followed by more.
+    """Return the command word if the line begins with one and continues after it, else nothing.
 
-    What is completed then is what follows that word.
+    What follows that word is completed then.
     """
     first, *more = os.environ.get("COMP_LINE", "").split(maxsplit=2)[1:] or [""]
     if first not in COMMANDS or not (more or os.environ["COMP_LINE"].endswith(" ")):
@@ -38,8 +38,8 @@ def words_before() -> list[str]:
 def complete(parser: Parser) -> None:
     """Answer the shell, and end the process.
 
-    Values complete as files where nothing else is declared for them, and the first word as the
-    word of a command too.
+    Values complete as files unless another completion is declared, and the first word also as a
+    command.
     """
     for action in parser._actions:
         option = parser.options.get(action.dest)
@@ -70,7 +70,7 @@ def _choices(words: Mapping[str, str]) -> Callable[..., Iterable[str]]:
 
 
 def _files_and_commands(prefix: str, **_context: object) -> Iterable[str]:
-    """A file, or what does something else than an export; only the shell knows which is first."""
+    """Complete files and command words; only the shell knows which word is first."""
     files: Iterable[str] = FilesCompleter()(prefix)
     return [*(word for word in COMMANDS if word.startswith(prefix)), *files]
 
@@ -81,7 +81,7 @@ def _directories() -> Callable[..., Iterable[str]]:
 
 
 class _SeparatedWords:
-    """Completes a list with commas by the words that are not in it."""
+    """Completes a list with commas by the words that are not in it yet."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         self._words = words

@@ -1,4 +1,4 @@
-"""`tlexport`: exports a profile, or says what is slow or what it holds, or prints a script."""
+"""`tlexport`: exports a profile, prints what is slow or what it holds, or prints a script."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Do what is asked of `tlexport`.
+    """Do what the options of `tlexport` ask for.
 
     Raises:
         TimelineError: it cannot be done; the message says what to do.
@@ -50,7 +50,7 @@ def run(asked: argparse.Namespace) -> None:
     elif views.verdict:
         _say_verdict(asked, views, prints)
     elif prints.sql:
-        from timeline.viewer.queries import queries_text
+        from timeline.viewer.startup import queries_text
 
         print_text(queries_text())
         flush()
@@ -114,7 +114,10 @@ def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOpt
 def _print_report(
     report: ExportReport, asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions
 ) -> None:
-    """Print a report: as JSON, as a table, or in words; words give way to a table on stdout."""
+    """Print a report as JSON, as a table, or as text.
+
+    If a table goes to standard output, text goes to standard error.
+    """
     words = print_data(report, report.step_times, prints, asked.csv)
     if words is None:
         return

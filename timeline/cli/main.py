@@ -1,4 +1,4 @@
-"""The command line: which command is meant, and what becomes of its errors."""
+"""The command line: chooses the command, and turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from timeline.process import (
 )
 
 SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Of open files, processes and memory there are no more, which is nobody's file."""
+"""Errors that say that open files, processes or memory ran out, whichever file they name."""
 UNMAPPED = ("failed to map segment", "cannot map zero-fill pages", os.strerror(errno.ENOMEM))
-"""What the loader of shared libraries says where there is no memory for one; it gives no number."""
+"""Messages of the loader of shared libraries that lacks memory; it gives no error number."""
 FEWER_JOBS = "Use fewer --jobs, or allow more (ulimit -a tells the limits)."
 
 
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         number = interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
-        # It may have other args: those that decoders of text give to what ends them.
+        # It may have other args: those of decoders of text that were interrupted.
         return say_interrupted(number, written=WRITTEN_BEFORE in interrupt.args)
     except OSError as error:
         if error.filename is not None:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno in SCARCE:
             say(f"tlexport: cannot go on: {error.strerror}. {FEWER_JOBS}", stream=sys.stderr)
             return 1
-        # No file: it is the terminal or pipe that failed.
+        # Not a file: the terminal or pipe failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             say(f"tlexport: cannot print: {error.strerror}.", stream=sys.stderr)
@@ -73,22 +73,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _unmapped(error: BaseException | None) -> str | None:
-    """The module that there was no memory to load; None where its import failed for anything else.
+    """Return the module that could not be loaded for lack of memory; None for other failures.
 
     NumPy raises an error of its own, without a name, from that of the loader.
     """
     while isinstance(error, ImportError):
-        if error.name and any(said in str(error) for said in UNMAPPED):
+        if error.name and any(message in str(error) for message in UNMAPPED):
             return error.name
         error = error.__cause__
     return None
 
 
 def _run(words: list[str]) -> None:
-    """Parse the words and do what they ask: compare or show by the first word, else export.
+    """Parse the words and run what they ask: compare or show by the first word, else export.
 
-    A profile of the name of a command is ./compare. Words such as `list` mean an option where no
-    path has that name.
+    A profile with the name of a command is written ./compare. Words such as `list` mean an option
+    unless a path has that name.
     """
     try:
         Path.cwd()
@@ -96,7 +96,7 @@ def _run(words: list[str]) -> None:
         raise SourceError(
             Path(), "the current directory was removed.", do="Move to another one."
         ) from None
-    # Loaded here, after the process is tuned: garbage collection is a tenth of the time of --help.
+    # Imported after tuning the process: garbage collection is a tenth of the time of --help.
     with ended_by_signals():
         from timeline.cli import compare, export, show
         from timeline.cli.parser import WORDS, build_compare_parser, build_parser, build_show_parser

@@ -1,4 +1,4 @@
-"""Parsers of the command line, of export and of compare, from the declarations of options."""
+"""Parsers of the commands export, compare and show, made from the declarations of options."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ SHELLS = {
     "zsh": 'eval "$(tlexport --completion zsh)"         # as a line of ~/.zshrc, after compinit',
     "fish": "tlexport --completion fish > ~/.config/fish/completions/tlexport.fish",
 }
-"""Shells that complete options, and how the script of each is installed."""
+"""Shells that complete options, and the line that installs the script of each."""
 
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What is shown instead of an export, or after it."""
+    """Options that show something instead of an export, or after it."""
 
     list: bool = option(
         "--list",
@@ -139,7 +139,7 @@ class ViewOptions:
 
 @dataclass(frozen=True)
 class PrintOptions:
-    """What the command prints, and for whom."""
+    """Options of what the command prints, and for whom."""
 
     json: bool = option(
         "--json",
@@ -202,12 +202,12 @@ SLIPS = {
     "-k": "--kind",
     "-f": "--force",
 }
-"""Options of other programs, which are not spelled like the one that is meant."""
+"""Options of other programs that are spelled unlike the one that is meant."""
 
 
 _NO_VALUE = re.compile(r"(?:--[^=]+=|-[a-zA-Z])--")
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
-"""Where the options of the command line are declared, in the order of its help."""
+"""Dataclasses that declare the options of the command line, in the order of its help."""
 _DECLARING_COMPARE = (
     Selection,
     ViewOptions,
@@ -216,17 +216,17 @@ _DECLARING_COMPARE = (
     ReadingOptions,
     PrintOptions,
 )
-"""The same of `tlexport compare`."""
+"""Dataclasses that declare the options of `tlexport compare`."""
 
 
 class _WholeWords(argparse.RawDescriptionHelpFormatter):
-    """Help in which no word is broken, file names and options with hyphens included."""
+    """Formats help without breaking words, file names and options with hyphens included."""
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         return _fill(text, width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Fill paragraphs; lines of examples and of tables stay lines."""
+        """Fill paragraphs; lines of examples and of tables stay as they are."""
         lines = list[str]()
         for paragraph in text.split("\n\n"):
             held = paragraph.splitlines()
@@ -244,7 +244,7 @@ def _fill(text: str, width: int) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose help begins with examples, and whose errors name the nearest option."""
+    """A parser with examples at the head of its help, and errors that name the nearest option."""
 
     def __init__(
         self,
@@ -254,7 +254,7 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         self._advice = advice
         self.options: dict[str, Option] = {}
-        """By the name of the value."""
+        """Options by the name of the value."""
         self.headings: dict[Group, argparse._ArgumentGroup] = {}
         super().__init__(
             prog="tlexport",
@@ -276,15 +276,15 @@ class Parser(argparse.ArgumentParser):
                 self.options[one.keyword] = one
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
-        """The options.
+        """Parse the arguments.
 
         Raises:
-            UsageError: they have no meaning; the message names the nearest that has.
+            UsageError: an argument is unknown or malformed; the message names the nearest one.
         """
         for word in arguments or ():
             if word == "--":
                 break
-            if _NO_VALUE.fullmatch(word):  # argparse would make an empty list of it
+            if _NO_VALUE.fullmatch(word):  # argparse would turn it into an empty list
                 self.error(f"{word}: -- is no value")
         asked, rest = self.parse_known_args(arguments)
         if rest and not rest[0].startswith("-"):
@@ -294,7 +294,7 @@ class Parser(argparse.ArgumentParser):
         return asked
 
     def _refuse_word(self, word: str, asked: argparse.Namespace) -> NoReturn:
-        """Raise the error of one word too many; maybe the first was meant for a command."""
+        """Raise the error of one word too many; the first one may be a misspelled command."""
         if "file" in asked:
             raise UsageError(f"{word!r} is one FILE too many.", do=self._advice)
         if "path" in asked and not Path(asked.path).exists():
@@ -307,22 +307,22 @@ class Parser(argparse.ArgumentParser):
         name = word.partition("=")[0]
         if name in SLIPS:
             return f"there is no option {name}; did you mean {SLIPS[name]}?"
-        known = [option for option in self._option_string_actions if option.startswith("--")]
-        return f"there is no option {name}{did_you_mean(name, known)}"
+        options = [option for option in self._option_string_actions if option.startswith("--")]
+        return f"there is no option {name}{did_you_mean(name, options)}"
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print the help or the version; the library would say nothing where that fails."""
+        """Print the help or the version; fail if that fails, which argparse would ignore."""
         print(message, end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
         """Raise wrong usage like any other error."""
-        said = message.removeprefix("argument ")
-        end = "" if said.endswith((".", "?")) else "."
-        raise UsageError(f"{said}{end}", do=self._advice)
+        text = message.removeprefix("argument ")
+        end = "" if text.endswith((".", "?")) else "."
+        raise UsageError(f"{text}{end}", do=self._advice)
 
 
 def _argument(declared: Option) -> dict[str, Any]:
-    """The arguments of `add_argument` for an option."""
+    """Return the arguments of `add_argument` for an option."""
     arguments: dict[str, Any] = {"help": declared.help, "default": declared.flag_default}
     if isinstance(declared.default, bool):
         action = argparse.BooleanOptionalAction if declared.default else "store_true"
@@ -338,7 +338,7 @@ def _argument(declared: Option) -> dict[str, Any]:
 
 
 def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
-    """The type of an option that has one of some values; its error names the nearest."""
+    """Return the type of an option with fixed values; its error names the nearest one."""
 
     def check(text: str) -> str:
         if text not in values:
@@ -351,7 +351,7 @@ def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _parsed_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The type of an option whose value is parsed; its error says what the ValueError does."""
+    """Return the type of an option with a parser; its error is the text of the ValueError."""
 
     def read(text: str) -> Any:
         try:
@@ -363,7 +363,7 @@ def _parsed_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def build_parser() -> Parser:
-    """The parser of `tlexport`, which exports."""
+    """Build the parser of `tlexport`, which exports."""
     parser = Parser()
     parser.add_argument(
         "path",
@@ -381,7 +381,7 @@ def build_parser() -> Parser:
 
 
 def build_compare_parser() -> Parser:
-    """The parser of what follows the word in `tlexport compare`."""
+    """Build the parser of the words after `tlexport compare`."""
     advice = "Try: tlexport compare --help"
     if Path("compare").exists():
         advice += "; for the profile that is called compare: tlexport ./compare"
@@ -394,7 +394,7 @@ def build_compare_parser() -> Parser:
 
 
 def build_show_parser() -> Parser:
-    """The parser of what follows the word in `tlexport show`."""
+    """Build the parser of the words after `tlexport show`."""
     advice = "Try: tlexport show --help"
     if Path("show").exists():
         advice += "; for the profile that is called show: tlexport ./show"
@@ -408,12 +408,12 @@ def build_show_parser() -> Parser:
         "verbose": "print the times of each step and the longest communication ops too",
     }
     options = {one.keyword: one for one in options_in(PrintOptions)}
-    parser.add_options([options[name]._replace(help=said) for name, said in helps.items()])
+    parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
     return parser
 
 
 def _compare_options() -> list[Option]:
-    """The options of compare; those that have another heading there come last below it."""
+    """Return the options of compare; those under another heading there come last in it."""
     stay, move = list[Option](), list[Option]()
     for one in (one for declaring in _DECLARING_COMPARE for one in options_in(declaring)):
         if one.compare is not None:
@@ -424,7 +424,7 @@ def _compare_options() -> list[Option]:
 
 
 def given_keywords(asked: argparse.Namespace, *declaring: type) -> dict[str, Any]:
-    """What was asked, as keywords of the library; those that the command does not have are not in.
+    """Return the values of options as keywords of the library, without options the command lacks.
 
     Raises:
         UsageError: the value of an option that may be repeated has no meaning.

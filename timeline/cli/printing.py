@@ -1,4 +1,4 @@
-"""Printing: warnings, reports for programs, and where words for people go."""
+"""Printing: warnings, reports for programs, and the stream for text that people read."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from timeline.reports.export_report import ExportReport
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
-"""Where the timeline is looked at; what else would open it goes between the braces."""
+"""Says where to open the timeline; the braces hold another way to open it."""
 STDOUT = "-"
 """The file name that stands for standard output."""
 
@@ -32,7 +32,7 @@ STDOUT = "-"
 def check_standard_output(
     prints: PrintOptions, csv: str | None, markdown: str | None = None, *, lists: bool = False
 ) -> None:
-    """Make sure that standard output is asked for one thing only.
+    """Make sure that standard output is used for one thing only.
 
     Raises:
         UsageError: two options exclude each other.
@@ -50,10 +50,10 @@ def check_standard_output(
 
 
 def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
-    """Make sure that no file is asked for, or that one is opened, where none is written.
+    """Make sure that --verdict, which writes no file, is not combined with options that need one.
 
     Raises:
-        UsageError: one is.
+        UsageError: it is.
     """
     for flag, given in (
         ("-o", asked.output),
@@ -71,12 +71,12 @@ def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
 
 
 def table_file(csv: str | None) -> str | None:
-    """Where the table goes, unless it is printed or not wanted."""
+    """Return the file of the table, None if it is printed or not asked for."""
     return None if csv == STDOUT else csv
 
 
 def shown_progress(prints: PrintOptions) -> Progress:
-    """Progress on the terminal, where there is one and somebody wants to see it."""
+    """Return progress on the terminal; silent without a terminal or with -q."""
     from timeline.progress import Silent, TerminalLine
 
     shown = sys.stderr is not None and sys.stderr.isatty() and not prints.quiet
@@ -85,7 +85,7 @@ def shown_progress(prints: PrintOptions) -> Progress:
 
 @contextlib.contextmanager
 def after_writing() -> Iterator[None]:
-    """While what was written is reported: an interrupt does not undo it, and says so."""
+    """Mark interrupts within the context as coming after the files were written."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -99,10 +99,10 @@ def print_data(
     prints: PrintOptions,
     csv: str | None,
 ) -> TextIO | None:
-    """Print warnings and what programs read, as asked; of the warnings at least the notes.
+    """Print warnings and the data for programs, as asked; with -q of the warnings only the notes.
 
     Returns:
-        Where words for people go then; None where none are wanted.
+        The stream for text that people read; None if they read nothing.
     """
     _say_remarks(report.notes if prints.quiet else report.warnings)
     if prints.json:
@@ -114,7 +114,7 @@ def print_data(
 
 
 def print_text(text: str) -> None:
-    """Print lines as they are, escaped where the encoding of standard output needs it."""
+    """Print text as it is, with characters escaped that standard output cannot encode."""
     if sys.stdout is not None:
         sys.stdout.write(encoded(text, sys.stdout.encoding or "utf-8"))
 
@@ -135,7 +135,7 @@ def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
 
 @contextlib.contextmanager
 def warnings_caught() -> Iterator[list[str]]:
-    """While the library works, whose warnings are in the list afterwards, each once."""
+    """Collect the warnings of the library; the list holds each once when the context ends."""
     remarks: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TimelineWarning)
@@ -144,10 +144,10 @@ def warnings_caught() -> Iterator[list[str]]:
 
 
 def say_warnings(remarks: Iterable[str], notes: Iterable[str], prints: PrintOptions) -> None:
-    """Print warnings of the library as those of the command; notes are printed with the verdict."""
+    """Print warnings of the library as those of the command, without notes of the verdict."""
     if not prints.quiet:
-        known = set(map(in_python, notes))
-        _say_remarks(remark for remark in remarks if remark not in known)
+        printed = set(map(in_python, notes))
+        _say_remarks(remark for remark in remarks if remark not in printed)
 
 
 def _say_remarks(remarks: Iterable[str]) -> None:
@@ -157,11 +157,11 @@ def _say_remarks(remarks: Iterable[str]) -> None:
 def viewer(
     views: ViewOptions, prints: PrintOptions
 ) -> Callable[[ExportReport | ComparisonReport], None] | None:
-    """What shows the file that will be written; its UI is looked for before there is a file."""
+    """Return what shows the file once it is written, or None; check now that a local UI exists."""
     if not views.open and not views.offline:
         return None
-    from timeline.viewer.local_ui import installed_pages
     from timeline.viewer.opening import show
+    from timeline.viewer.serving import installed_pages
 
     return partial(show, pages=installed_pages() if views.offline else None, quiet=prints.quiet)
 
@@ -172,12 +172,12 @@ def look_at_lines(*files: Path | None) -> list[str]:
 
 
 def print_json(document: bytes) -> None:
-    """Print a document, escaped where the encoding of standard output needs it."""
+    """Print a document, with characters escaped that standard output cannot encode."""
     if sys.stdout is not None:
         print(printable_json(document.decode(), sys.stdout.encoding or "utf-8"))
 
 
 def flush() -> None:
-    """Fail now, where output cannot be printed, and not when Python ends."""
+    """Flush standard output, so that errors appear now and not when Python ends."""
     if sys.stdout is not None:
         sys.stdout.flush()

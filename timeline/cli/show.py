@@ -1,4 +1,4 @@
-"""`tlexport show`: prints again what a file says of what is slow."""
+"""`tlexport show`: prints again what a file says is slow."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from timeline.process import ended_by_signals
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print what the file says.
+    """Print the verdict in the file.
 
     Raises:
-        TimelineError: it says nothing, or cannot be read; the message says what to do.
+        TimelineError: it holds none, or cannot be read; the message says what to do.
     """
     prints = fill(PrintOptions, vars(asked))
     check_standard_output(prints, None)

@@ -1,1 +1,1 @@
-"""What each command does, in order: export, compare, list."""
+"""The commands: export, compare, list, verdict and show, step by step."""

@@ -1,4 +1,4 @@
-"""The command that compares two runs: what one lost against the other, and one timeline of both."""
+"""The command that compares two runs: the differences, and one timeline of both."""
 
 from __future__ import annotations
 
@@ -18,9 +18,8 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
 from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
-from timeline.commands.default_names import comparison_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
-from timeline.commands.outputs import Target, check_can_draw, check_targets
+from timeline.commands.outputs import Target, check_can_draw, check_targets, comparison_name
 from timeline.commands.results import (
     most_names,
     output_files,
@@ -52,12 +51,11 @@ from timeline.reports.comparison_report import ChangedStep, ComparisonReport, co
 from timeline.reports.report_rows import notes_of
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
+from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.tracks.root_rows import WHAT_CHANGED
-from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
-from timeline.tracks.verdict_row import VerdictRow
+from timeline.tracks.root_rows import WHAT_CHANGED, VerdictRow
 from timeline.units import spell_count
 from timeline.version import __version__
 
@@ -65,8 +63,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 MOST_LENGTHS = 1 << 24
-"""Times that operators of all ranks of both runs together may have run to have quartiles: 256 MB
-while they are compared."""
+"""Most lengths of operators kept for quartiles, over all ranks of both runs: 256 MB meanwhile."""
 
 
 @with_keywords(CompareKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
@@ -81,18 +78,18 @@ def compare(
     """Compare two runs, whatever their layouts, and write one timeline of both.
 
     Args:
-        base, new: profiles that are open, or paths as for `open_profile`; what is selected is
-            selected of both.
+        base, new: profiles that are open, or paths as for `open_profile`; the selection applies to
+            both.
         output: compare-BASE-NEW-KIND.pftrace here if not given, as for `export`.
         csv: a file for all operators and collectives, matched.
         report: a file for a page of the comparison, which ends in .html.
-        markdown: a file for it in short, for a merge request.
+        markdown: a file for a short summary, for a merge request.
         fail_above: the share by which the median step may be longer, such as 0.05 or "5%". The
-            report says in `gate` whether it is more; nothing is raised.
-        max_kernels: an operator of the framework that launched more kernels gives way to those
+            report says in `gate` if it is exceeded; nothing is raised.
+        max_kernels: an operator of the framework that launched more kernels is replaced by those
             inside it, in the tables of operators; at least 4.
         map_operators: new names of operators and modules by old ones, or a JSON file of those.
-        match_shapes: whether operators of other shapes are others.
+        match_shapes: distinguish operators by shapes.
         selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
             causes, limit, max_events, force: as for `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
@@ -136,7 +133,7 @@ def _opened(
     selection: Selection,
     keywords: Mapping[str, Any],
 ) -> Iterator[_Comparer]:
-    """What compares two runs, which are open as long."""
+    """Yield an object that compares two runs, which stay open until the context ends."""
     options, more = fill(ExportOptions, keywords), fill(CompareOptions, keywords)
     drawn = with_drawn_layers(selection, options)
     check_can_draw(options)
@@ -161,7 +158,7 @@ def _opened(
 
 @dataclass(frozen=True)
 class _Compared:
-    """Two runs that were read, and what differs between them."""
+    """Two runs that were read, and their comparison."""
 
     base: JoinedRanks
     new: JoinedRanks
@@ -170,17 +167,17 @@ class _Compared:
 
     @property
     def shift_ns(self) -> int:
-        """By how much the new run is moved in time."""
+        """Return the time by which the new run is moved."""
         return _shift_ns(self.base.facts, self.new.facts)
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
-        """Those of both runs."""
+        """Return the facts of all ranks of both runs."""
         return (*self.base.facts, *self.new.facts)
 
 
 class _Comparer:
-    """Compares two open profiles and writes what it finds, with the warnings that come up."""
+    """Compares two open profiles and writes the results, with the warnings that come up."""
 
     def __init__(
         self,
@@ -204,7 +201,7 @@ class _Comparer:
         return self._report(compared, Written((), compared.facts, Kept()))
 
     def write(self) -> ComparisonReport:
-        """Compare, and write the timeline and what goes beside it."""
+        """Compare, and write the timeline and the files beside it."""
         options, form = self._options, format_of(self._target.path)
         inputs = {profile.path: profile.sources for profile in (self._base, self._new)}
         check_targets(self._target, options, inputs, self._more.markdown)
@@ -269,7 +266,7 @@ class _Comparer:
         return joined
 
     def _questions(self, ranks: int) -> Questions:
-        """What is asked of each of so many ranks."""
+        """Return the questions to each rank, given the number of ranks of both runs."""
         rules = OperatorRules(self._more.max_kernels or 0, self._more.match_shapes)
         causes = self._options.causes
         return Questions(
@@ -280,12 +277,12 @@ class _Comparer:
         )
 
     def _operator_names(self, base: JoinedRanks, new: JoinedRanks) -> OperatorNames:
-        """What operators of the framework are called in the comparison."""
+        """Return the rules for names of the framework's operators in the comparison."""
         gpus = {sums.on_gpu for run in (base, new) for sums in _framework_sums(run.facts)}
         return OperatorNames(self._more.map_operators, len(gpus) > 1, self._more.match_shapes)
 
     def _operator_warnings(self, base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
-        """What was asked of operators in vain, and what is left out of modules."""
+        """Warn of operator options without effect, and of modules that are left out."""
         more, runs = self._more, dict(zip(_RUNS, (base, new), strict=True))
         asked = {
             "--max-kernels": more.max_kernels,
@@ -307,7 +304,7 @@ class _Comparer:
                 yield f"{run}: {spell_count(lost, 'row')} of modules left out."
 
     def _describe(self, comparison: Comparison, kept: Kept) -> FileNotes:
-        """Facts and notes that travel in the file."""
+        """Return the facts and notes that are stored in the file."""
         rows = [resolution_row(layer) for layer in kept.layers]
         kind = f"comparison, {self._options.kind.value}"
         filed = FiledVerdict.of_comparison(__version__, kind, comparison, self._notes)
@@ -326,7 +323,7 @@ class _Comparer:
         )
 
     def _gate(self, comparison: Comparison) -> Gate | None:
-        """The gate that was asked for; what it stands on is a warning where it is little."""
+        """Return the gate that was asked for, if any; warn if it rests on few steps."""
         limit = self._more.fail_above
         if limit is None:
             return None
@@ -389,7 +386,7 @@ class _Arrangement:
     folds_ranks: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
-        """The rows of both runs, side by side, from the facts and rows of all ranks."""
+        """Return the rows of both runs, side by side, from the facts and rows of all ranks."""
         base, new = (
             RunOfRanks(facts[of_run], rows[of_run])
             for of_run in (slice(self.ranks), slice(self.ranks, None))
@@ -410,7 +407,7 @@ _RUNS = ("base", "new")
 
 
 def _framework_sums(facts: Sequence[RankFacts]) -> Iterator[FrameworkSums]:
-    """What was summed up of the framework's operators, where that was asked for."""
+    """Return the sums of the framework's operators of all ranks that have them."""
     return (rank.framework for rank in facts if rank.framework is not None)
 
 
@@ -419,7 +416,7 @@ def _tells_operators(facts: Sequence[RankFacts]) -> bool:
 
 
 def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:
-    """Compare the ordinary steps of both runs; all that they did where either has no steps."""
+    """Compare the ordinary steps of both runs, or the whole runs if either has no steps."""
     runs = (base, new)
     if all(run.has_steps for run in runs):
         figures = (Figures.of(*base.ordinary()), Figures.of(*new.ordinary()))
@@ -433,24 +430,24 @@ def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comp
 
 
 def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:
-    """Whose calls tell why devices idle; marks of the program do not, nor what AI CPUs ran."""
+    """Return the host layers that explain idle devices, without marks and AI CPUs."""
     layers = frozenset(layer for rank in facts for layer in rank.profile.host_layers)
     return layers - {MARKS, AI_CPU}
 
 
 def _cause_warnings(base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
-    """Whether causes of idle time are not compared, because one run tells less of them."""
+    """Warn if causes of idle time are not compared, because host layers of the runs differ."""
     layers = [_host_layers(run.facts) for run in (base, new)]
     if layers[0] != layers[1]:
-        told = [" and ".join(sorted(of_run)) or "none" for of_run in layers]
+        recorded = [" and ".join(sorted(of_run)) or "none" for of_run in layers]
         yield (
-            f"host calls recorded are {told[0]} before, {told[1]} now, so causes of idle time are "
-            "not compared."
+            f"host calls recorded are {recorded[0]} before, {recorded[1]} now, so causes of idle "
+            "time are not compared."
         )
 
 
 def _most_changed_step(comparison: Comparison, base: Sequence[RankFacts]) -> ChangedStep | None:
-    """The pair of steps of which that of the new run became longest, else that changed most."""
+    """Return the pair of steps that became longest, else the one that changed most."""
     steps = comparison.steps
     if not len(steps):
         return None
@@ -466,8 +463,8 @@ def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:
     starts_ns = step_starts_ns(base)
     graphs = np.ma.filled(steps["base_graph"], NO_GRAPH).tolist()
     keys = list(zip(graphs, steps["base_step"].tolist(), strict=True))
-    found = [starts_ns[key if key in starts_ns else (NO_GRAPH, key[1])] for key in keys]
-    start_ns = np.array(found, np.int64)
+    starts = [starts_ns[key if key in starts_ns else (NO_GRAPH, key[1])] for key in keys]
+    start_ns = np.array(starts, np.int64)
     ordered = steps.take(np.argsort(start_ns, kind="stable"))
     return StepDifferences(
         ordered["base_step"],
@@ -479,16 +476,16 @@ def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:
 
 
 def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
-    """What puts the first step of the new run on that of the base; their starts without steps."""
+    """Return the offset from the new run's first step to the base's; without steps, of starts."""
     starts = [list(step_starts_ns(run).values()) for run in (base, new)]
     if not all(starts):
         starts = [
-            [known.span_ns[0] for known in run if known.span_ns is not None] for run in (base, new)
+            [rank.span_ns[0] for rank in run if rank.span_ns is not None] for run in (base, new)
         ]
     first_ns = [min(run_starts, default=0) for run_starts in starts]
     return first_ns[0] - first_ns[1]
 
 
 def _not_redrawn(_chosen: ChosenDetail) -> NoReturn:
-    """Both runs are merged where they are too large; chosen steps are never asked for."""
+    """Refuse to redraw: runs that are too large are merged, and chosen steps never asked for."""
     raise AssertionError("a comparison is merged")

@@ -13,11 +13,10 @@ from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.analysis.telling_steps import telling_steps
-from timeline.commands.default_names import timeline_name
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.next_command import see_why
-from timeline.commands.outputs import Target, check_can_draw, check_targets
+from timeline.commands.outputs import Target, check_can_draw, check_targets, timeline_name
 from timeline.commands.results import (
     exact_steps,
     most_names,
@@ -63,8 +62,7 @@ from timeline.selection import Selection, select
 from timeline.sources.source import Source
 from timeline.tracks.assemble import assemble
 from timeline.tracks.overview import step_starts_ns
-from timeline.tracks.root_rows import WHAT_IS_SLOW
-from timeline.tracks.verdict_row import VerdictRow
+from timeline.tracks.root_rows import WHAT_IS_SLOW, VerdictRow
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -85,11 +83,11 @@ def export(
     Args:
         profile: one that is open, or a path as for `open_profile`.
         output: .pftrace, .json, or either with .gz; timeline-PROFILE-KIND-rRANKS.pftrace here if
-            not given, where an earlier answer under that name is replaced.
-        selection: which part; all if not given. Or its keywords instead:
+            not given, where an earlier file that tlexport wrote under that name is replaced.
+        selection: the part to export; all if not given. Or its keywords instead:
         ranks, graphs, steps, window, layers: as for a Selection.
-        operator_steps: tell how long types of operators ran in each step, which takes a twentieth
-            of the time; a page has it anyway.
+        operator_steps: compute how long types of operators ran in each step, which takes a
+            twentieth of the time; a page has it anyway.
         kind: summary has steps and overlap, detail every task too.
         group_by: rows by rank, or by layer.
         merge_graphs: steps of all graphs in one row, or a row for each.
@@ -99,10 +97,10 @@ def export(
         limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
         max_events: most slices, samples and ends of arrows in a file, or as in "6M"; 0 is any
             number, which without a limit of bytes is the default.
-        fit: when it is larger: merge what is short, keep the detail of the steps that tell most,
-            write several files, or stop.
-        exact_steps: steps that stay exact when others are merged or left out; those that tell most
-            if not given.
+        fit: if the selection is larger than the limit: merge what is short, keep the detail of the
+            most important steps, write several files, or stop.
+        exact_steps: steps that stay exact when others are merged or left out; the most important
+            ones if not given.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
         report: a file for an HTML report, which ends in .html.
         force: replace an existing file.
@@ -186,9 +184,9 @@ def _write_export(
 
 @dataclass(frozen=True)
 class _Found:
-    """What was measured, what is slow, the command that shows why, and notes on what was read.
+    """The figures, the verdict, the command that shows why, and notes on what was read.
 
-    see_why: empty where no command shows it.
+    see_why: empty if no command shows it.
     """
 
     figures: Figures
@@ -204,7 +202,7 @@ def _find(
     options: ExportOptions,
     notes: tuple[str, ...],
 ) -> _Found:
-    """Find what is slow before anything is written: the file says it too."""
+    """Compute the verdict before anything is written: the file holds it too."""
     figures = Figures.of(joined.facts, joined.waiting, joined.path, joined.on_disk)
     command, verdict = see_why(
         profile.path, selection, options.kind, profile.reading, Verdict.of(figures)
@@ -215,7 +213,7 @@ def _find(
 def _questions(
     asked: Questions, selection: Selection, options: ExportOptions, ranks: int
 ) -> Questions:
-    """What is asked of each rank, of which more is shown where there is a page."""
+    """Return the questions to each rank; a page needs more answers."""
     return replace(
         asked,
         causes=options.causes,
@@ -226,9 +224,9 @@ def _questions(
 
 
 def _most_allocations(selection: Selection, options: ExportOptions) -> int:
-    """How many allocations are told one by one: for the page, or none; only where it costs little.
+    """Return the number of single allocations to report, 0 if their files need not be read.
 
-    Without a page and counters that are drawn the files of memory are not even read.
+    They are read only for a page or for counters that are drawn.
     """
     if options.report:
         return MOST_AT_PEAK
@@ -245,7 +243,7 @@ def _finish(
     warnings: tuple[str, ...],
     target: Target,
 ) -> ExportReport:
-    """Report what was written, and publish it unless --strict or an existing part forbids."""
+    """Report what was written, and publish it unless --strict or an existing part forbids that."""
     suggestion = narrower_command(profile, selection, options, written, joined)
     report = _report(written, joined, found, options, warnings, suggestion)
     table = b""
@@ -295,7 +293,7 @@ def _describe(
     found: _Found,
     warnings: Sequence[str],
 ) -> Describe:
-    """How the facts and notes are made that travel in the file, once it is known what fits."""
+    """Return a function that makes the facts and notes in the file from what is kept in it."""
     sources = joined.sources
     known = (
         (MARK, __version__),

@@ -1,4 +1,4 @@
-"""What commands are given: profiles that are open or paths to open, and a selection."""
+"""Inputs of commands: profiles that are open or paths to open, and a selection."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ def open_if_path(
     keywords: ReadingKeywords,
     finding: FindingOptions = FIND_FOR_EXPORT,
 ) -> Iterator[Profile]:
-    """A profile that is open, or a path that is opened for as long as it is needed.
+    """Yield an open profile as it is, or open a path for the time of the context.
 
-    keywords: those of `open_profile`; others may be among them. finding: what is asked of finding
-    its captures.
+    keywords: those of `open_profile`; others may be among them. finding: options for finding its
+    captures.
 
     Raises:
-        UsageError: the profile is open, and something is asked that was to be asked before.
+        UsageError: the profile is open, and an option of opening is given.
         TimelineError: the path cannot be opened.
     """
     if isinstance(profile, Profile):
         _check_not_given(keywords)
         yield profile
         return
-    with profile_at(profile, keywords, finding) as found:
-        yield found
+    with profile_at(profile, keywords, finding) as opened:
+        yield opened
 
 
 def _check_not_given(keywords: ReadingKeywords) -> None:
@@ -47,6 +47,6 @@ def _check_not_given(keywords: ReadingKeywords) -> None:
 
 
 def with_drawn_layers(selection: Selection, options: ExportOptions) -> Selection:
-    """The selection with all layers that are drawn: those of the kind where none are selected."""
+    """Return the selection with its layers, those of the kind by default, and with scopes."""
     layers = selection.layers_of(options.kind)
     return replace(selection, layers=layers | {Layer.SCOPES} if options.scopes else layers)

@@ -1,4 +1,4 @@
-"""What a profile holds: ranks, graphs and steps, with their source, size and clock."""
+"""The listing of a profile: ranks, graphs and steps, with their source, size and clock."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from timeline.units import spell_bytes, spell_duration
 
 SCHEMA_VERSION = 1
 LISTED = FindingOptions(lists_all=True)
-"""What a listing asks of finding captures."""
+"""Options of finding captures for a listing."""
 TEXTS = frozenset({"steps", "clock", "source", "run started", "ranks", "layout", "path"})
-"""Columns that are no numbers."""
+"""Columns of text, aligned to the left."""
 
 
 @dataclass(frozen=True)
 class ListedRank:
-    """One rank, the size of its files, and what it holds."""
+    """One rank, the size of its files, and its contents."""
 
     source: Source
     size_bytes: int
@@ -42,7 +42,7 @@ class ListedRank:
 
     @property
     def clock(self) -> str:
-        """What its times count from."""
+        """Return the clock that its times count from."""
         if not self.contents.timed:
             return "none"
         host = self.source.clock.host or "its host"
@@ -50,14 +50,14 @@ class ListedRank:
 
 
 def _unclear_line(source: UnclearCapture) -> str:
-    """What is wrong with a capture; most errors begin with its path, or that of a file in it."""
+    """Return the problem of a capture, with its path unless the message begins with it."""
     where = "" if source.problem.startswith(str(source.path)) else f"{source.path} "
     return f"not clear: {where}{source.problem}"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """All ranks of the newest run of a profile, all runs, and what is wrong with the others.
+    """All ranks of the newest run of a profile, all runs, and the problems of unclear captures.
 
     runs: oldest first; `ranks` are those of the last.
     """
@@ -68,7 +68,7 @@ class Listing:
     unclear: tuple[UnclearCapture, ...] = ()
 
     def to_json(self) -> bytes:
-        """The listing as one JSON object."""
+        """Return the listing as one JSON object."""
         return json_of(
             {
                 "schema": SCHEMA_VERSION,
@@ -84,9 +84,9 @@ class Listing:
         )
 
     def lines(self, *, verbose: bool = False) -> list[str]:
-        """Tables for people: a row per run where there are several, else one per rank and graph.
+        """Return tables as lines: a row per run if there are several, else per rank and graph.
 
-        verbose: the ranks of the newest of several runs too.
+        verbose: adds the ranks of the newest of several runs.
         """
         several = len(self.runs) > 1
         newest = self._rank_lines() if self.ranks and (verbose or not several) else []
@@ -134,17 +134,17 @@ class Listing:
         return [*table, f"Ranks and steps of a run: {command_line(one)}"]
 
     def _rules(self) -> Iterator[str]:
-        """By which rules time is counted, where the profile tells; a line for each, with ranks."""
-        said: dict[str, list[int]] = {}
+        """Yield a line for each rule by which time is counted, if recorded, with its ranks."""
+        ranks_of: dict[str, list[int]] = {}
         for rank in self.ranks:
             for line in _rules_of(rank.contents):
-                said.setdefault(line, []).append(rank.source.identity.rank)
-        for line, ranks in said.items():
+                ranks_of.setdefault(line, []).append(rank.source.identity.rank)
+        for line, ranks in ranks_of.items():
             yield f"{spell_ranks(ranks)}: {line}"
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table, whose first row names its columns."""
+    """Align a table to lines; its first row names the columns."""
     head = table[0]
     widths = [max(len(row[at]) for row in table) for at in range(len(head))]
     rows = [

@@ -18,7 +18,7 @@ from timeline.ranks.read_ranks import JoinedRanks
 from timeline.selection import Selection
 
 TARGET_FILL = 0.8
-"""How much of the limits the steps that are suggested may take: their sizes are estimates."""
+"""Share of the limits that suggested steps may take, as their sizes are estimates."""
 
 
 def narrower_command(
@@ -28,7 +28,7 @@ def narrower_command(
     written: Written,
     joined: JoinedRanks,
 ) -> str:
-    """Spell a command that shows exactly what the limit left out or merged; empty if nothing."""
+    """Return a command that shows exactly what the limit left out or merged; empty if nothing."""
     kept = written.kept
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
     if missing:
@@ -62,7 +62,7 @@ def narrower_command(
 
 
 def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
-    """The part of the window in which some steps are on the device, counted as the window is."""
+    """Return the part of the window in which these steps are on the device, on its clock."""
     assert joined.origin_ns is not None
     starts_ns, ends_ns = list[int](), list[int]()
     for facts, request, move in zip(joined.facts, joined.requests, joined.clock.moves, strict=True):
@@ -75,7 +75,7 @@ def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
 
 
 def _steps_that_fit(written: Written) -> list[int]:
-    """The slowest ordinary step and as many after it as should be exact within the limit."""
+    """Return the slowest ordinary step and as many after it as should be exact within the limit."""
     length_ns: dict[int, int] = {}
     for facts, ordinary in zip(written.facts, ordinary_steps(written.facts), strict=True):
         totals = facts.step_totals

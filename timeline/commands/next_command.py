@@ -1,4 +1,4 @@
-"""The command that looks closer at what a verdict names, and how paths are typed in it."""
+"""The command that shows a verdict in detail, and the form in which paths are typed in it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from timeline.options import ReadingOptions
 
 COMMANDS = ("compare", "show")
-"""First words of a command line that are no path."""
+"""First words of a command line that are not paths."""
 
 
 def see_why(
@@ -24,11 +24,10 @@ def see_why(
 ) -> tuple[str, Verdict]:
     """Return the command that shows in detail what is slow, and the verdict with more of them.
 
-    It shows a step in which the first finding is to be seen, empty if nothing is slow, and of a
-    detail; the verdict gets one for each finding, see `Verdict.commands`.
-
-    All ranks that were selected are, as who waits for whom is known only where all members of a
-    group are read; without steps, only those that tell most. path: of the profile, as given.
+    It shows a step with the first finding; it is empty if nothing is slow, and for a detail. The
+    verdict gets a command for each finding, see `Verdict.commands`. Commands select all ranks that
+    were selected, as waits are known only if all members of a group are read; without steps, only
+    the ranks to look at. path: of the profile, as given.
     """
     if kind is not Kind.SUMMARY:
         return "", verdict
@@ -51,7 +50,7 @@ def see_why(
 
 
 def typed_path(path: Path) -> str:
-    """A path as the first word of a command line, where one that is called like a command has ./.
+    """Return a path as the first word of a command line, with ./ before names of commands.
 
     >>> typed_path(Path("show")), typed_path(Path("runs/show"))
     ('./show', 'runs/show')

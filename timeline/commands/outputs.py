@@ -1,25 +1,27 @@
-"""The files that commands write, and the checks that they may be written."""
+"""The files that commands write: default names, and the checks that they may be written."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.encoders.attributes import is_ours
 from timeline.encoders.formats import format_of
-from timeline.errors import OutputError, UsageError
+from timeline.errors import OutputError, UsageError, spell_ids
 from timeline.fitting.fit_without_merging import parts_beside
 from timeline.options import ExportOptions
+from timeline.selection import Kind, Selection
 from timeline.sources.source import Source
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where a timeline goes, and what it may replace there.
+    """The file of a timeline, and what it may replace there.
 
-    has_default_name: nobody chose the name, so an earlier answer to the same question gives way,
-    and nothing else does. force: whatever is there may be replaced.
+    has_default_name: nobody chose the name, so an earlier answer to the same question is replaced,
+    and nothing else. force: anything there may be replaced.
     """
 
     path: Path
@@ -28,19 +30,19 @@ class Target:
 
     @classmethod
     def of(cls, options: ExportOptions, default_name: Path) -> Target:
-        """The file that was asked for, or else that of the default name."""
+        """Choose the file that was asked for, or else that of the default name."""
         return cls(options.output or default_name, options.output is None, options.force)
 
     def check(self, path: Path) -> None:
         """Make sure that a file may be written; `path` is that of the timeline or of a part of it.
 
         Raises:
-            OutputError: something is there that is to stay, or the directory is not.
+            OutputError: a file there must stay, or the directory does not exist.
         """
         _check_file(path, may_replace=self.force or (self.has_default_name and is_ours(path)))
 
     def stale_parts(self, written: Sequence[Path]) -> list[Path]:
-        """Parts of an earlier answer to the same question that no new part replaces."""
+        """Return the parts of an earlier answer to the same question that no new part replaces."""
         if not self.has_default_name:
             return []
         beside = parts_beside(self.path, format_of(self.path))
@@ -66,11 +68,11 @@ def check_targets(
 ) -> None:
     """Make sure that all files that are asked for may be written.
 
-    inputs: paths of profiles, with what is read of each. more: files besides those of the options.
+    inputs: the sources of each profile, by its path. more: files besides those of the options.
 
     Raises:
         UsageError: two of them are one file.
-        OutputError: one is there already, its directory is not, or it is part of a profile.
+        OutputError: one exists already, its directory does not, or it is part of a profile.
     """
     asked = (options.csv, options.report, *more)
     beside = [file for file in asked if file is not None]
@@ -103,9 +105,9 @@ def _check_file(file: Path, *, may_replace: bool) -> None:
 
 
 def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
-    """Make sure that nothing of a profile is replaced, read or not, not even with --force.
+    """Make sure that no file of a profile is replaced, read or not, not even with --force.
 
-    Timelines that were written into a capture before may be.
+    Timelines that were written into a capture earlier may be replaced.
 
     Raises:
         OutputError: the target is part of the profile.
@@ -124,5 +126,54 @@ def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> 
 def _is_file(path: Path, target: Path) -> bool:
     try:
         return path.samefile(target)
-    except OSError:  # its reader will say so
+    except OSError:  # its reader reports that
         return False
+
+
+_SUFFIX = ".pftrace"
+_MOST_OF_PROFILE = 40
+_MOST_OF_IDS = 60
+"""Characters: file systems take 255 bytes of a name, which also gets endings and suffixes."""
+_ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2|txz|zip)$", re.IGNORECASE)
+_UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+def timeline_name(
+    profile: Path, kind: Kind, selection: Selection, sources: Sequence[Source]
+) -> Path:
+    """Return the name of a timeline here: `timeline-PROFILE-KIND-rRANKS[-gG][-sS].pftrace`."""
+    ranks = [source.identity.rank for source in sources]
+    name = f"timeline-{_safe_name(profile)}-{kind.value}-r{_short(ranks)}"
+    return Path(name + _selected(selection) + _SUFFIX)
+
+
+def comparison_name(base: Path, new: Path, kind: Kind, selection: Selection) -> Path:
+    """Return the name for two runs here: `compare-BASE-NEW-KIND[-rR][-gG][-sS].pftrace`."""
+    name = f"compare-{_safe_name(base)}-{_safe_name(new)}-{kind.value}"
+    if selection.ranks is not None:
+        name += f"-r{_short(selection.ranks)}"
+    return Path(name + _selected(selection) + _SUFFIX)
+
+
+def _selected(selection: Selection) -> str:
+    name = ""
+    if selection.graphs is not None:
+        name += f"-g{_short(selection.graphs)}"
+    if selection.steps is not None:
+        name += f"-s{_short(selection.steps)}"
+    return name
+
+
+def _safe_name(profile: Path) -> str:
+    """Return the last name of the path, with letters, digits, dots, dashes and underscores alone.
+
+    A name that begins with a dash or a dot would be an option, or hidden, when it is typed alone.
+    """
+    path = profile.resolve()
+    name = _ARCHIVE.sub("", path.name) if path.is_file() else path.name
+    safe = _UNSAFE.sub("-", name).strip("-.")
+    return safe[:_MOST_OF_PROFILE].rstrip("-.") or "profile"
+
+
+def _short(ids: Iterable[int]) -> str:
+    return spell_ids(ids, most=1_000_000, shortest_run=2)[:_MOST_OF_IDS]

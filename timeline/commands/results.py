@@ -1,4 +1,4 @@
-"""What reports say of an export or a comparison: their rows and their warnings."""
+"""The rows and warnings in the report of an export or a comparison."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from timeline.sources.source import Source
 from timeline.units import spell_count
 
 MOST_NAMES = 100_000
-"""Operators that all ranks together may tell apart by name for a report."""
+"""Most operators by name in a report, over all ranks."""
 LEAST_NAMES = 100
-"""Operators that each rank may, however many ranks there are."""
+"""Least number of operators by name for each rank, however many ranks there are."""
 _REASONS = {
     "unnamed": "HCCL tasks are recorded without names and ranks, as at level 0 of the profiler",
     "alone": "no other rank of the group is {where}",
@@ -43,18 +43,18 @@ _REASONS = {
     "profile names no groups and ends do not tell which ranks ran them together",
     "unknown": "not all ranks of the group are {where}, and no HCCL tasks tell when those came",
 }
-"""Why it is not known who came last, by the column of stragglers that counts such collectives."""
+"""Reasons why the last rank is unknown, by the column of stragglers that counts them."""
 
 
 def most_names(ranks: int) -> int:
-    """How many operators each of so many ranks may tell apart by name."""
+    """Return how many operators by name each rank may report, given the number of ranks."""
     return max(LEAST_NAMES, MOST_NAMES // ranks)
 
 
 def warnings_of(
     joined: JoinedRanks, selection: Selection, layers: frozenset[Layer]
 ) -> Iterator[str]:
-    """What is wrong with the profiles, or not in them."""
+    """Yield warnings of problems of the profiles, and of records they lack."""
     yield from joined.warnings
     yield from parallel_contradictions(joined.facts)
     yield from _waiting_warnings(joined, selection)
@@ -64,10 +64,10 @@ def warnings_of(
 
 
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
-    """Ranks, and steps with a marker, that hold no device record."""
+    """Yield warnings of ranks, and of steps with a marker, that hold no device record."""
     for facts in ranks:
         if facts.profile.tables_only:
-            continue  # its reader says so
+            continue  # its reader warns of that
         if not facts.rows and not len(facts.steps) and not len(facts.operators.times):
             chosen = selection.graphs is not None or selection.steps is not None
             yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")
@@ -80,7 +80,7 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
 
 
 def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str]:
-    """Collectives of which it is not known who came last."""
+    """Yield warnings of collectives whose last rank is not known."""
     where = "in the profile" if selection.ranks is None else "selected"
     looked = all(facts.collectives.arrivals.recorded for facts in joined.facts)
     reasons = _REASONS if len(joined.facts) > 1 and looked else {"unnamed": _REASONS["unnamed"]}
@@ -102,9 +102,9 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
 
 
 def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
-    """Layers that were asked for, expected, and that a profile does not hold at all.
+    """Yield warnings of layers that were asked for, expected, and that a profile lacks completely.
 
-    Of a rank without device tasks that is all there is to say.
+    Of a rank without device tasks, only those are mentioned.
     """
     for layer in LAYERS:
         if layer.missing and layer.option in layers:
@@ -119,7 +119,7 @@ def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iter
 
 
 def output_files(written: Written) -> tuple[OutputFile, ...]:
-    """What was written, for the report."""
+    """Return the files that were written, for the report."""
     return tuple(
         OutputFile(
             part.target,
@@ -137,7 +137,7 @@ def output_files(written: Written) -> tuple[OutputFile, ...]:
 
 
 def resolution_row(layer: DrawnLayer) -> ResolutionRow:
-    """The row of the report on what became of a layer."""
+    """Return the row of the report on the resolution of a layer."""
     return ResolutionRow(
         layer=layer.layer,
         resolution_ns=layer.width_ns,
@@ -150,7 +150,7 @@ def resolution_row(layer: DrawnLayer) -> ResolutionRow:
 
 
 def exact_steps(kept: Kept, ranks: Sequence[int]) -> tuple[ExactStep, ...]:
-    """The steps in which nothing is merged, where anything is; ranks: the rank at each place."""
+    """Return the steps without merged slices, if any slice is merged; ranks: those by place."""
     if not kept.layers:
         return ()
     by_step: dict[int, set[int]] = {}
@@ -162,7 +162,7 @@ def exact_steps(kept: Kept, ranks: Sequence[int]) -> tuple[ExactStep, ...]:
 def rank_report(
     facts: RankFacts, source: Source, move: RankMove, indices: ParallelIndices
 ) -> RankReport:
-    """The row of the report on one rank."""
+    """Return the row of the report on one rank."""
     return RankReport(
         rank=facts.rank,
         device=source.identity.device,
@@ -207,15 +207,15 @@ def _overlap_rows(
     if parts.copies_ns is None:
         unknown["copies_ns"] = None
     names = [name for name in whole if name not in ("outside_ns", *unknown)]
-    known = np.flatnonzero(totals.known)
-    columns = [getattr(totals, name)[known].tolist() for name in names]
+    recorded = np.flatnonzero(totals.known)
+    columns = [getattr(totals, name)[recorded].tolist() for name in names]
     names += ["period_ns", "before_ns", "between_ns"]
     before_ns = facts.step_waits.before_ns
     between_ns = facts.step_totals.period_ns - totals.span_ns - before_ns
     times_ns = (facts.step_totals.period_ns, before_ns, between_ns)
-    columns.extend(values[known].tolist() for values in times_ns)
-    ids = steps.graph[known].tolist(), steps.iteration[known].tolist()
-    late = np.ma.asarray(late_ns)[known].tolist()
+    columns.extend(values[recorded].tolist() for values in times_ns)
+    ids = steps.graph[recorded].tolist(), steps.iteration[recorded].tolist()
+    late = np.ma.asarray(late_ns)[recorded].tolist()
     for graph, step, late_by, *times in zip(*ids, late, *columns, strict=True):
         of_step = {"outside_ns": 0, **unknown, **dict(zip(names, times, strict=True))}
         of_step["late_ns"] = late_by

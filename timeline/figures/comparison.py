@@ -42,8 +42,8 @@ from timeline.figures.rank_tables import Figures
 from timeline.figures.table import Table, join_columns
 from timeline.figures.time_tables import extent_ns
 from timeline.figures.verdict import slowest_rank_of_each_step
+from timeline.tracks.assemble import BASE, NEW
 from timeline.tracks.root_rows import SLOWS_OTHERS, RunRank
-from timeline.tracks.side_by_side import BASE, NEW
 from timeline.units import spell_count, spell_duration
 
 LEAST_STEPS = 5

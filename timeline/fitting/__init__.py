@@ -1,1 +1,1 @@
-"""Files that keep the size limit: what is left out, merged or split, and what that costs."""
+"""Files that keep the size limit by merging, leaving out or splitting, and their costs."""

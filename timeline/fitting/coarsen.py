@@ -1,6 +1,6 @@
 """Slices and samples of one track at a time resolution: short slices are merged into fewer.
 
-A merged slice has a name after what took most of its time, and sums that are exact.
+A merged slice is named after the name with most of its time, and has exact sums.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ EXACT = 0
 
 @dataclass(frozen=True)
 class Resolution:
-    """A time resolution of 2**level nanoseconds, and the times in which everything is exact.
+    """A time resolution of 2**level nanoseconds, with windows in which everything is exact.
 
-    Level 0 is exact. exact_ns: windows [start, end) in order of time, which do not overlap. In
-    them nothing is merged: a slice that overlaps one is exact, and so is each slice around it.
+    Level 0 is exact. exact_ns: windows [start, end) in order of time, which do not overlap. In them
+    nothing is merged: a slice that overlaps one is exact, and so is each slice around it.
     """
 
     level: int
@@ -46,32 +46,32 @@ class Resolution:
 
     @property
     def exact(self) -> bool:
-        """True if nothing is merged at any time."""
+        """Return True if nothing is merged at any time."""
         return self.level == EXACT
 
     @property
     def width_ns(self) -> int:
-        """The width of a bin, which is also the least length of a slice that is always exact."""
+        """Return the width of a bin; slices of at least that length are always exact."""
         return 0 if self.exact else 1 << self.level
 
     def places(self, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Bool]:
-        """Return the place in which each element starts, and True where a window keeps it exact.
+        """Return the place of each element's start, and a mask of those a window keeps exact.
 
-        A place is a part of a bin between two windows. Places are numbered in order of time: those
-        of two elements that follow each other are equal only if their bins and windows are.
+        A place is a part of a bin between two windows. Places are numbered in order of time: two
+        consecutive elements have equal places only if they share bin and windows.
         """
         bins = start_ns >> self.level
         if not self.exact_ns:
             return bins, constant(0, len(start_ns), np.bool_)
         opens_ns, closes_ns = np.array(self.exact_ns, np.int64).T
         after = np.searchsorted(closes_ns, start_ns, side="right")
-        # An element without length is in the window that is open at its moment.
+        # An element without length is in the window that is open at that time.
         opens_ns = np.append(opens_ns, np.iinfo(np.int64).max)
         return bins + after, opens_ns[after] < np.maximum(end_ns, start_ns + 1)
 
 
 def as_coarse(slices: Slices) -> Coarse:
-    """Return slices as they are: every element is one slice, unless they were merged before."""
+    """Return slices unmerged: every element is one slice, unless they were merged before."""
     if slices.coarse is not None:
         return slices.coarse
     count = len(slices)
@@ -90,17 +90,16 @@ def as_coarse(slices: Slices) -> Coarse:
 
 
 def coarsen(coarse: Coarse, slices: Slices, resolution: Resolution) -> Coarse:
-    """Merge what is shorter than the resolution.
+    """Merge slices that are shorter than the resolution.
 
     Slices of 2**level ns and longer stay. Shorter ones that follow each other inside the same
     slice, start in the same bin of the time axis, and have no longer one between them become one
-    element, from the first start to the last end; one that is alone stays as it is. What lies
-    inside a short slice goes with it. What overlaps an exact window stays as it is, also where it
-    was merged before, and nothing is merged across one.
+    element, from the first start to the last end; a single one stays as it is. Slices inside a
+    short slice are merged with it. Slices that overlap an exact window stay as they are, even if
+    they were merged before, and nothing is merged across a window.
 
-    An element that was merged at a finer resolution is shorter than two of its bins, so it is
-    short at every coarser one: merging twice is the same as merging once at the coarser
-    resolution.
+    An element that was merged at a finer resolution is shorter than two of its bins, so it is short
+    at every coarser one: merging twice is the same as merging once at the coarser resolution.
     """
     if resolution.level == EXACT or not len(coarse):
         return coarse
@@ -150,7 +149,7 @@ def _joins(short: Bool, place: Int64, one: Any, other: Any) -> Any:
 def _groups_of_piece(
     start_ns: Int64, end_ns: Int64, short: Bool, place: Int64
 ) -> tuple[Int64, int]:
-    """Return the groups of elements with nothing open around them, and the last outermost element.
+    """Return the groups of elements with nothing around them, and the last outermost element.
 
     Elements are in order of start, the outer one first.
     """
@@ -263,13 +262,13 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
 def at_resolution(track: Track, resolution: Resolution) -> Track:
     """Merge what is shorter than the resolution, or thin samples; the same track if nothing is."""
     content = track.content
-    made: Slices | Samples | None = content
+    drawn: Slices | Samples | None = content
     if resolution.level != EXACT and len(content or ()) > 1:
         if isinstance(content, Slices):
-            made = draw_coarse(coarsen(as_coarse(content), content, resolution), content)
+            drawn = draw_coarse(coarsen(as_coarse(content), content, resolution), content)
         elif isinstance(content, Samples):
-            made = thin(content, resolution)
-    return track if made is content else replace(track, content=made)
+            drawn = thin(content, resolution)
+    return track if drawn is content else replace(track, content=drawn)
 
 
 def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
@@ -288,7 +287,7 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
     top = _TopNames.of(coarse)
     name = np.empty(len(coarse), np.int32)
     name[exact] = slices.name[rows]
-    read, *_ = slices.strings.extended()  # labels of before are drawn no more
+    read, *_ = slices.strings.extended()  # merged labels of earlier drawings are not drawn again
     labels, which = _labels(coarse, top, merged, NOUNS[slices.kind], slices.strings)
     name[merged] = which + len(read)
     args = tuple(
@@ -326,9 +325,9 @@ def _arrows(arrows: Arrows, exact: Rows, rows: Int64, before: int) -> Arrows:
 
 @dataclass(frozen=True)
 class _TopNames:
-    """The names that took most of the time of merged elements.
+    """The names with most of the time of merged elements.
 
-    owner: the element; percent: of its time; position: 0 for the name that took most.
+    owner: the element; percent: of its time; position: 0 for the name with most time.
     """
 
     owner: Int64
@@ -348,13 +347,13 @@ class _TopNames:
 def _top_rows(coarse: Coarse) -> tuple[Rows, Int64]:
     """Return the rows of the leading names of each owner, and the position of each."""
     rows, positions = [], []
-    # All names are sorted by owner: to find the leading ones is faster than to sort on.
+    # All names are sorted by owner: finding the leading ones is faster than sorting them too.
     left = np.arange(len(coarse.owner))
     for number in range(TOP_NAMES):
-        found = _leading(coarse, left)
-        rows.append(left[found])
-        positions.append(np.full(len(found), number))
-        left = np.delete(left, found)
+        leading = _leading(coarse, left)
+        rows.append(left[leading])
+        positions.append(np.full(len(leading), number))
+        left = np.delete(left, leading)
     return np.concatenate(rows), np.concatenate(positions)
 
 
@@ -367,8 +366,8 @@ def _leading(coarse: Coarse, rows: Rows) -> Rows:
     for values in (coarse.name_busy_ns[rows], coarse.name_count[rows]):
         reached = np.where(most, values, -1)
         most &= reached == np.repeat(np.maximum.reduceat(reached, first), count)
-    found = np.flatnonzero(most)
-    return found[np.diff(owner[found], prepend=-1) > 0]
+    leading = np.flatnonzero(most)
+    return leading[np.diff(owner[leading], prepend=-1) > 0]
 
 
 def _labels(
@@ -391,7 +390,7 @@ def _sum_args(coarse: Coarse, merged: Bool) -> tuple[Arg, Arg]:
 
 
 def _top_args(coarse: Coarse, top: _TopNames) -> list[Arg]:
-    made = []
+    args = []
     for position in range(TOP_NAMES):
         here = top.position == position
         owner = top.owner[here]
@@ -399,8 +398,8 @@ def _top_args(coarse: Coarse, top: _TopNames) -> list[Arg]:
         present = np.zeros(len(coarse), np.bool_)
         name[owner], percent[owner], present[owner] = top.name[here], top.percent[here], True
         number = position + 1
-        made.append(Arg(f"top_{number}", ArgKind.NAME, name, present, of_several=True))
-        made.append(
+        args.append(Arg(f"top_{number}", ArgKind.NAME, name, present, of_several=True))
+        args.append(
             Arg(f"top_{number}_percent", ArgKind.INTEGER, percent, present, of_several=True)
         )
-    return made
+    return args

@@ -17,7 +17,7 @@ from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import RankTracks
 
 MOST_PIECES = 1 << 13
-"""Pieces of the time of a rank that are kept as they are: 8 MB for 32 ranks, 0.25 GB for 1 000."""
+"""Pieces of a rank's time that are kept unmerged: 8 MB for 32 ranks, 0.25 GB for 1 000."""
 
 COUNT_SHRINK = 0.8
 """The share of the allowed elements to aim at when there are still too many."""
@@ -35,16 +35,16 @@ def lowest_floors(ranks: Sequence[RankTracks]) -> dict[SizeLayer, int]:
 def coarsen_ranks(
     ranks: Sequence[RankTracks], limit_bytes: float, most: int, measure: Measure
 ) -> tuple[RankTracks, ...]:
-    """Merge what is short in all rows until they take some bytes of a file, and some memory.
+    """Merge short slices in all rows until the rows keep a limit of bytes and of elements.
 
-    Merging composes: what is merged here, and again for the file at a coarser resolution, is
-    what the file's own resolution would have made of it. So ranks can be merged apart, and in
-    any number of stages. Rows that are still to be parted, when it is known who waited for whom,
-    stay as they are unless they are long.
+    Merging composes: merging here and again for the file at a coarser resolution gives the same as
+    merging at the file's resolution alone. So ranks can be merged separately, and in any number of
+    stages. Rows that are split later, once the waits between ranks are known, stay as they are
+    unless they are long.
 
     Args:
-        limit_bytes: what the rows may take in a file, as far as estimates go.
-        most: slices and samples that may be left; what repeats packs well and still is many.
+        limit_bytes: estimated bytes that the rows may take in a file.
+        most: slices and samples that may be left; regular ones compress well but are still many.
     """
     tracks = _to_merge(ranks)
     count = element_count(tracks)
@@ -59,11 +59,11 @@ def coarsen_ranks(
     while True:
         levels = planner.plan(limits).levels
         floors = {layer: level for layer, level in levels.items() if level != EXACT}
-        made = tuple(coarsen_rank(rank, floors) for rank in ranks)
-        count = element_count(_to_merge(made))
+        merged = tuple(coarsen_rank(rank, floors) for rank in ranks)
+        count = element_count(_to_merge(merged))
         limits = replace(limits, elements=limits.elements * COUNT_SHRINK * most / max(count, 1))
         if count <= most or planner.plan(limits).levels == levels:
-            return made
+            return merged
 
 
 def coarsen_rank(
@@ -71,7 +71,7 @@ def coarsen_rank(
     floors: Mapping[SizeLayer, int],
     exact_ns: tuple[tuple[int, int], ...] = (),
 ) -> RankTracks:
-    """Merge what is short in the rows of a rank.
+    """Merge short slices in the rows of a rank.
 
     Args:
         floors: the level of each layer.
@@ -98,5 +98,5 @@ def _to_merge(ranks: Sequence[RankTracks]) -> list[Track]:
 
 
 def _is_to_be_parted(track: Track) -> bool:
-    """Return True for a row in which waits are still to be drawn, and that is small."""
+    """Return True for a small row in which waits are drawn later."""
     return is_partition(track) and len(track.content or ()) <= MOST_PIECES

@@ -1,4 +1,4 @@
-"""Layers as they were drawn: what was merged, for reports and rows, and arrows with both ends."""
+"""Layers as they were drawn: merged slices for reports and rows, and arrows with both ends."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from timeline.tracks.model import MERGED, Arrows, Samples, Slices, Track
 from timeline.units import spell_duration
 
 WHOLE_NS = 1 << 44
-"""A resolution of hours merges all that there is."""
+"""A resolution of hours, which merges everything."""
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Counts of slices that are exact, that were merged, and that those were merged into.
+    """Counts of exact slices, of slices that were merged, and of the slices they were merged into.
 
-    Of samples: those that are drawn, and those left out as merged.
+    For samples: the drawn ones, and those left out as merged.
     """
 
     exact: int = 0
@@ -39,7 +39,7 @@ class Drawn:
 
 
 def count_drawn(tracks: Iterable[Track]) -> Drawn:
-    """Count what became of the slices and samples of tracks."""
+    """Count the exact and the merged slices and samples of tracks."""
     total = Drawn()
     for track in tracks:
         content = track.content
@@ -60,7 +60,7 @@ def _count_slices(slices: Slices) -> Drawn:
 
 @dataclass(frozen=True)
 class DrawnLayer:
-    """One layer as it was drawn: its level, the finer one before a moment, and its counts."""
+    """One layer as it was drawn: its level, the finer one up to some time, and its counts."""
 
     layer: SizeLayer
     level: int
@@ -70,44 +70,44 @@ class DrawnLayer:
 
     @property
     def merged(self) -> int:
-        """Records that are not drawn one by one."""
+        """Return the number of records that are not drawn one by one."""
         return self.drawn.merged
 
     @property
     def width_ns(self) -> int:
-        """The width of a bin, which is also the least length of a slice that is always exact."""
+        """Return the width of a bin; slices of at least that length are always exact."""
         return Resolution(self.level).width_ns
 
     @property
     def finer_width_ns(self) -> int | None:
-        """The same before `finer_until_ns`, where there is such a moment."""
+        """Return the width of a bin before `finer_until_ns`, None if there is no such time."""
         return None if self.finer_level is None else Resolution(self.finer_level).width_ns
 
 
 def describe_resolutions(
     tracks: Sequence[Track], layers: Sequence[DrawnLayer], exact: Mapping[int, Sequence[int]]
 ) -> list[Track]:
-    """Add to the descriptions of tracks what their merged slices stand for.
+    """Add the meaning of merged slices to the descriptions of tracks.
 
-    All rows of a layer that is not exact say so: lanes of one row must say the same.
+    All rows of a layer that is not exact get it: lanes of one row must have the same description.
 
     Args:
         exact: by rank, the steps in which nothing is merged.
     """
     merged = {layer.layer: layer for layer in layers if layer.merged}
-    made = []
+    described = []
     for track in tracks:
         layer = merged.get(track.size_layer or "")
         if layer is not None and track.content is not None:
             steps = exact.get(track.rank, ()) if track.rank is not None else ()
             also = _describe(track.content, layer, steps)
             track = replace(track, description=f"{track.description} {also}")  # noqa: PLW2901
-        made.append(track)
-    return made
+        described.append(track)
+    return described
 
 
 def _describe(content: Slices | Samples, layer: DrawnLayer, steps: Sequence[int]) -> str:
-    """Say what slices or samples stand for in a row that is not exact."""
+    """Describe merged slices or samples of a row that is not exact."""
     width = "" if layer.width_ns >= WHOLE_NS else spell_duration(layer.width_ns)
     also = "" if layer.finer_until_ns is None else " The first part is finer."
     if steps:
@@ -123,7 +123,7 @@ def _describe(content: Slices | Samples, layer: DrawnLayer, steps: Sequence[int]
 
 
 class WholeArrows:
-    """The arrows of which both ends are drawn: `count`; `halves` have one end only."""
+    """Arrows with both ends drawn: `count`; `halves` have one end only."""
 
     def __init__(self, tracks: Iterable[Track]) -> None:
         ends = ascending(_arrows_of(tracks))
@@ -132,7 +132,7 @@ class WholeArrows:
         self.halves = len(ends) - 2 * self.count
 
     def of(self, track: Track) -> Track:
-        """Drop the ends of arrows whose other end is not drawn."""
+        """Drop the ends of arrows with an undrawn other end."""
         content = track.content
         if not self.halves or not isinstance(content, Slices) or not len(content.arrows.arrow):
             return track
@@ -156,7 +156,7 @@ def count_arrows(tracks: Iterable[Track]) -> int:
 
 
 def without_half_arrows(tracks: Sequence[Track]) -> tuple[list[Track], int]:
-    """Drop the arrows of which only one end is drawn, and count them."""
+    """Drop the arrows with only one end drawn, and count them."""
     whole = WholeArrows(tracks)
     return [whole.of(track) for track in tracks], whole.halves
 

@@ -1,7 +1,7 @@
 """Files that keep the size limit, in one of the four ways of `--fit`.
 
-What does not fit is fitted once: a few units of each layer are measured, resolutions are planned by
-importance, the layers are written, and what that took corrects the plan.
+A drawing that does not fit is fitted once: a few units of each layer are measured, resolutions are
+planned by importance, the layers are written, and their actual size corrects the plan.
 """
 
 from __future__ import annotations
@@ -70,15 +70,15 @@ from timeline.units import spell_count, spell_number
 AIM = 0.97
 """The share of the limits that plans aim at."""
 GOOD_SHARE = 0.9
-"""A file that uses so much of the limit that binds is not planned again."""
+"""A file that uses this share of the binding limit is not planned again."""
 MOST_PLANS = 3
-"""Files that are made of one drawing, each planned by what the one before took."""
+"""Most files that are made of one drawing, each planned with the sizes of the one before."""
 LEAST_PART, REFINED_PARTS = 1 << 8, 24
-"""Merged slices of a part of the refined layer at least, and the parts it has if it is large."""
+"""Least number of merged slices in a part of the refined layer, and its parts if it is large."""
 COARSER_BY = (0, 1, 2, 4)
-"""Levels by which the refined layer gives way, one after the other, until the limits are kept."""
+"""Levels by which the refined layer is made coarser, one by one, until the limits are kept."""
 NO_ROOM_REASON = "arrows for which the limit leaves no room"
-"""Why arrows are left out where no slice is merged: it was expected that some would be."""
+"""Reason for leaving out arrows when no slice is merged, though merging was expected."""
 
 RedrawExact = Callable[[ExactSteps], Sequence[DrawnRank] | None]
 """Draws ranks again that were merged before, with some steps exact; None if none was merged."""
@@ -98,15 +98,15 @@ def fit(
     telling: Iterable[StepRun] = (),
     redraw_exact: RedrawExact = lambda _: None,
 ) -> Written:
-    """Write drawn ranks so that no file exceeds the limits; none where nothing has a time.
+    """Write drawn ranks so that no file exceeds the limits; no file if nothing has a time.
 
-    arrange: puts the rows of ranks into one timeline; grouped as the options say if not given.
-    workers: other processes that have time to encode. telling: runs of steps, those that are to be
-    kept longest first. redraw_exact: draws ranks again that were merged before.
+    arrange: puts the rows of ranks into one timeline; by default grouped as the options say.
+    workers: other processes with time to encode. telling: runs of steps, those to keep longest
+    first. redraw_exact: draws ranks again that were merged before.
 
     Raises:
         LimitError: they do not fit and nothing may be left out, or the limit is too small for
-            anything; then the message says which would do.
+            anything; the message then gives a sufficient one.
         OutputError: a file cannot be written.
     """
     if not any(rank.facts.profile.timed for rank in ranks):
@@ -232,20 +232,20 @@ class _Part:
 
     @property
     def start_ns(self) -> int:
-        """The start of its first slice or sample."""
+        """Return the start of its first slice or sample."""
         return min(unit.start_ns for unit in self.units)
 
     @property
     def tracks(self) -> list[Track]:
-        """Its tracks as they are drawn."""
+        """Return its tracks as they are drawn."""
         return [track for _, track in self.batch.tracks]
 
 
 @dataclass(frozen=True)
 class _Ends:
-    """All of a file but its layers: its text, its picture, and its first and last pieces.
+    """All of a file except its layers: its text, its picture, and its first and last pieces.
 
-    cost: of these pieces, and of whatever stands around all pieces.
+    cost: of these pieces, and of the frame around all pieces.
     """
 
     kept: Kept
@@ -256,7 +256,7 @@ class _Ends:
 
 
 class _CoarseFile:
-    """A file of which the layers are merged as planned."""
+    """A file with its layers merged as planned."""
 
     def __init__(
         self, writer: Writer, drawing: Drawing, planner: Planner, maker: PieceMaker
@@ -265,13 +265,13 @@ class _CoarseFile:
         self._limits, self._exact = writer.limits, planner.exact
         self._units = cut_units(drawing.tracks)
         self._drawn: dict[int, tuple[int, list[Track]]] = {}
-        """By the number of a unit, its level and its tracks, with all arrows of exact slices."""
+        """The level and the tracks of each unit by its number, with all arrows of exact slices."""
         self._parts: dict[SizeLayer, list[_Part]] = {}
         in_bytes = Limits(self._limits.size_bytes)
         self._compression = choose_compression(in_bytes, planner.whole, drawing.tracks)
 
     def write(self, plan: Plan) -> tuple[Written | None, Cost]:
-        """Write by a plan, and correct what the planner expects by what that takes.
+        """Write by a plan, and correct the planner's expected costs by the actual ones.
 
         Returns:
             The file, None if it exceeds the limits; and its cost.
@@ -331,9 +331,10 @@ class _CoarseFile:
         return unit.drawn(level, self._exact.windows_ns)
 
     def _group(self, units: Sequence[Unit], is_refined: bool) -> Iterator[list[Unit]]:
-        """Group units that are drawn alike and encoded together, since they are small by now.
+        """Group units that are drawn alike, to be encoded together as they are small when merged.
 
-        Of the refined layer they are in order of time, and so few that each can give way alone.
+        Those of the refined layer are in order of time, and few enough for each to be coarsened
+        alone.
         """
         least = PART_ELEMENTS
         if is_refined:
@@ -353,7 +354,7 @@ class _CoarseFile:
             yield group
 
     def _part(self, units: Sequence[Unit]) -> _Part:
-        """Put units into one part, with the arrows that are whole."""
+        """Put units into one part, with the arrows that have both ends."""
         rows = list[tuple[int, Track]]()
         for unit in units:
             parts = (
@@ -383,12 +384,12 @@ class _CoarseFile:
         }
 
     def _give_way(self, plan: Plan, store: PieceStore, ends: _Ends) -> bool:
-        """Draw parts coarser until the limits are kept: first of the refined layer, the last first.
+        """Draw parts coarser until the limits are kept: first the refined layer, from its end.
 
-        Then of the other layers, those that matter least first.
+        Then the other layers, the least important first.
 
         Returns:
-            True if they are, as far as the ends of the file stay as they are.
+            True if they are kept, assuming that the ends of the file stay as they are.
         """
         others = [layer for layer in reversed([*self._planner.sizes]) if layer != plan.refined]
         for layer in (plan.refined, *others):
@@ -417,7 +418,7 @@ class _CoarseFile:
         return self._parts_cost() + ends.cost
 
     def _correct(self, plan: Plan, base: Cost) -> None:
-        """Correct what the planner expects of each layer, and of all that is not of a layer."""
+        """Correct the planner's expected cost of each layer, and of the rest of the file."""
         self._planner.base = base
         for layer, own in self._parts.items():
             cost = sum((part.cost for part in own), Cost())
@@ -428,7 +429,7 @@ class _CoarseFile:
         return (track for own in self._parts.values() for part in own for track in part.tracks)
 
     def _ends(self) -> _Ends:
-        """Make what comes first and last in the file as it is by now."""
+        """Encode the first and last pieces of the file in its current state."""
         writer, layers = self._writer, tuple(self._drawn_layers())
         tracks, omissions = list(self._tracks()), self._drawing.omissions
         lost = self._drawing.arrows - WholeArrows(tracks).count
@@ -453,7 +454,7 @@ class _CoarseFile:
         return _Ends(kept, picture, opening, closing, self._limits.cost(ends_bytes, picture.said))
 
     def _drawn_layers(self) -> Iterator[DrawnLayer]:
-        """Yield how each layer is drawn, the most important first."""
+        """Yield each layer as it is drawn, the most important first."""
         for layer in SIZE_LAYERS:
             if parts := self._parts.get(layer):
                 drawn = count_drawn(track for part in parts for track in part.tracks)
@@ -468,7 +469,7 @@ class _CoarseFile:
                     yield DrawnLayer(layer, coarsest, drawn)
 
     def _exact_steps(self) -> dict[int, list[int]]:
-        """Return the steps that stay exact, by rank."""
+        """Return the exact steps, by rank."""
         steps: dict[int, list[int]] = {}
         for run in self._exact.runs:
             steps.setdefault(self._drawing.facts[run.place].rank, []).append(run.step)

@@ -41,30 +41,34 @@ from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import DrawnRank
 
 ROUGH_BYTES = 8
-"""Bytes of a slice or sample at most in a file of a large profile, where they are much alike."""
+"""Most bytes of a slice or sample in a file of a large profile, where slices are much alike."""
 TRY_BELOW, TRY_SMALL_BELOW = 1.1, 1.25
-"""An exact file is tried though it is expected to take up to so many times the limits: a small one
-rather, which is written as soon as it is measured."""
+"""Largest multiples of the limits at which an exact file is tried, in general and for small files.
+
+A small file is written as soon as it is measured.
+"""
 FAST_COMPRESSION_HEADROOM = 1.5
-"""Times the expected size that the limit must be, for fast compression to be safe."""
+"""Ratio of the limit to the expected size from which fast compression is safe."""
 FAST_COMPRESSION_ELEMENTS = 1 << 18
-"""Below so many slices and samples the best compression takes no time."""
+"""Slices and samples below which the best compression takes no noticeable time."""
 
 
 STEPS_FILL, PARTS_FILL = 0.93, 0.85
-"""Shares of the limits that files of steps and parts aim at: estimates err by a few percent, and
-each part names anew what it holds."""
+"""Shares of the limits that files of steps and parts aim at.
+
+Estimates err by a few percent, and each part repeats the names it uses.
+"""
 MOST_WRITES = 3
-"""Times that a file of steps is written at most, with the one that keeps no detail."""
+"""Most attempts at a file of steps, including the one that keeps no detail."""
 PIECES_WITHOUT_STEPS = 64
 """A profile without steps is trimmed by this many equal pieces of its time instead."""
 GROWTH = 1.25
-"""Limits that would do are looked for in such steps at least."""
+"""Least step in the search for limits that would do."""
 PART_REASON = "arrows from one part to another"
-"""Why arrows are left out that a cut goes through."""
+"""Reason for leaving out arrows that a cut crosses."""
 
 Redraw = Callable[[ChosenDetail], Sequence[DrawnRank]]
-"""Draws all ranks again, with nothing but the detail that was chosen."""
+"""Draws all ranks again, with only the chosen detail."""
 
 
 def try_exact(
@@ -77,7 +81,7 @@ def try_exact(
     """
     limits = writer.limits
     rough = limits.cost(element_count(drawing.tracks) * ROUGH_BYTES, drawing.tracks)
-    # To measure takes a fifth of what the best compression of many takes longer than a fast one.
+    # Measuring takes a fifth of the extra time of the best compression over a fast one.
     is_clear = not _is_large(drawing.tracks) or limits.hold(rough * FAST_COMPRESSION_HEADROOM)
     fits = is_clear and limits.hold(rough)
     if fits and (whole := _if_it_fits(writer, drawing, rough)) is not None:
@@ -92,7 +96,7 @@ def try_exact(
 
 
 def choose_compression(limits: Limits, expected: Cost, tracks: Sequence[Track]) -> Compression:
-    """Return how hard to compress: a large file that has room need not be the smallest."""
+    """Return the compression: a large file with room to spare need not be the smallest."""
     has_room = limits.hold(expected * FAST_COMPRESSION_HEADROOM)
     return Compression.FAST if has_room and _is_large(tracks) else Compression.BEST
 
@@ -126,12 +130,12 @@ def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
 def write_steps(
     writer: Writer, drawing: Drawing, runs: Iterable[StepRun], redraw: Redraw
 ) -> Written:
-    """Write the detail of as many steps as fit, those that tell most, and of all the summary.
+    """Write the whole summary, and the detail of as many of the most important steps as fit.
 
-    Without steps it is that of the first part of the time.
+    Without steps, it is the detail of the first part of the time.
 
     Args:
-        runs: of steps, those that tell most first; other steps follow in order of time.
+        runs: runs of steps, the most important first; other steps follow in order of time.
 
     Raises:
         LimitError: the summary alone does not fit.
@@ -164,7 +168,7 @@ def write_steps(
         count = _count_that_fits(shares, low, high)
         tried = write(count)
         share = limits.share(tried.parts[0].cost)
-        shares.pop(0, None)  # what the summary takes was not known
+        shares.pop(0, None)  # the cost of the summary was not known
         shares[count] = share
         if share <= 1:
             if best is not None:
@@ -189,7 +193,7 @@ def _count_that_fits(shares: Mapping[int, float], low: int, high: int) -> int:
     """Return the number of steps that should just fit: `low` of them do, `high` do not.
 
     Args:
-        shares: what is used of the limits, by number of steps: it grows in proportion.
+        shares: used share of the limits by number of steps; it grows in proportion.
     """
     (one, share), (other, other_share) = sorted(shares.items())[:2]
     each = max((other_share - share) / max(1, other - one), 1e-12)
@@ -212,7 +216,7 @@ def _order_steps(ranks: Sequence[RankFacts], runs: Iterable[StepRun]) -> list[in
 
 
 def _time_edges(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
-    """Return moments that part the time of all ranks into equal pieces."""
+    """Return times that divide the time of all ranks into equal pieces."""
     spans = [facts.span_ns for facts in ranks if facts.span_ns is not None]
     if not spans:
         return ()
@@ -222,12 +226,12 @@ def _time_edges(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
 
 
 def cut_tracks(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Track]:
-    """Cut from all tracks what lies in [start_ns, end_ns).
+    """Cut the part in [start_ns, end_ns) from all tracks.
 
     A slice that crosses a cut is closed there and opened again in the next part, where it has the
-    arg `continued`; its pieces together are as long as it was. A slice without length lies in the
-    part that its moment lies in. An arrow touches the piece in which its slice begins; one whose
-    other end is in another part is dropped by the caller.
+    arg `continued`; its pieces add up to its length. A slice without length lies in the part of its
+    time. An arrow touches the piece in which its slice begins; one with its other end in another
+    part is dropped by the caller.
     """
     return [_cut(track, start_ns, end_ns) for track in tracks]
 
@@ -249,7 +253,7 @@ def _cut(track: Track, start_ns: int, end_ns: int) -> Track:
     )
     rows = np.flatnonzero(kept)
     if content.nested:
-        # A cut may make a call as long as the one around it; then the order tells them apart.
+        # A cut may make a call as long as the one around it; their order then distinguishes them.
         edges = order_edges(content.start_ns, content.end_ns)
         order = edges.row[~edges.is_end]
         rows = order[kept[order]]
@@ -275,10 +279,10 @@ def _cut(track: Track, start_ns: int, end_ns: int) -> Track:
 
 
 def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int) -> list[int]:
-    """Choose moments that cut [start_ns, end_ns) into `parts` with about as many slices each.
+    """Choose times that cut [start_ns, end_ns) into `parts` with about as many slices each.
 
     Returns:
-        Ascending moments with both ends; fewer parts where slices are too few to part them.
+        Ascending times with both ends; fewer parts if slices are too few.
     """
     times = [
         track.content.start_ns if isinstance(track.content, Slices) else track.content.time_ns
@@ -298,7 +302,7 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
     """Write several files in order of time, each within the limits, which together hold everything.
 
     Raises:
-        LimitError: a moment takes more than a limit.
+        LimitError: a single point in time takes more than a limit.
     """
     limits = writer.limits
     first_ns = first_moment_ns(drawing.tracks)
@@ -346,11 +350,11 @@ def _cut_to_fit(
     limits: Limits,
     cost_of: Callable[[int, int], Cost],
 ) -> Cost:
-    """Cut between the moments until every part fits, in order of time.
+    """Cut between the given times until every part fits, in order of time.
 
     Returns:
-        What the largest part takes; above the limits for one that cannot be cut, and then no more
-        parts are tried.
+        The cost of the largest part; above the limits for one that cannot be cut, after which no
+        more parts are tried.
     """
     largest = Cost()
     for start, end in pairwise(moments):
@@ -368,7 +372,7 @@ def _cut_to_fit(
 def _too_small_for_parts(
     writer: Writer, drawing: Drawing, moments: Sequence[int], least: Cost
 ) -> LimitError:
-    """Look for limits that would do, from what the part takes that could not be cut."""
+    """Search for sufficient limits, starting from the cost of the part that could not be cut."""
     kept = Kept(drawing.steps, drawing.omissions)
 
     def cost_of(start_ns: int, end_ns: int) -> Cost:
@@ -395,9 +399,9 @@ def _too_small_for_parts(
 
 
 def _raised(limits: Limits, cost: Cost, growth: float = 1.0) -> Limits:
-    """Raise those limits that do not hold a cost so that they do.
+    """Raise the limits that a cost exceeds so that they hold it.
 
-    growth: how many times they are at least what they were.
+    growth: least factor by which they are raised.
     """
 
     def raised(limit: float, needed: float) -> float:
@@ -411,7 +415,7 @@ def _raised(limits: Limits, cost: Cost, growth: float = 1.0) -> Limits:
 
 
 def parts_beside(target: Path, form: Format) -> list[Path]:
-    """Find the files that have names of parts of the target, in any number."""
+    """Find the files named as parts of the target, in any number."""
     stem = target.name.removesuffix(form.suffix)
     pattern = re.compile(rf"{re.escape(stem)}\.part\d+of\d+{re.escape(form.suffix)}")
     return sorted(file for file in target.parent.iterdir() if pattern.fullmatch(file.name))

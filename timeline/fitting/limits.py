@@ -1,8 +1,8 @@
-"""Limits of a file and what tracks take of them: bytes, elements, and memory of the viewer.
+"""Limits of a file and their use by tracks: bytes, elements, and memory of the viewer.
 
-Perfetto's trace processor keeps the args of a slice once for all slices that have the same args.
-So the memory of slices depends on how many sets of args differ, which the size of a file does not
-show: args that differ in a regular way compress to almost nothing.
+Perfetto's trace processor stores equal sets of args once for all slices that have them. The memory
+of slices therefore depends on how many sets of args differ, which the size of a file does not show:
+args that differ in a regular way compress to almost nothing.
 """
 
 from __future__ import annotations
@@ -25,29 +25,29 @@ LimitName: TypeAlias = Literal["bytes", "events", "memory"]
 """The limit that binds."""
 
 MOST_MEMORY_BYTES = 1_750_000_000
-"""The most a file of default options may be expected to take, so that it takes less than 2 GB."""
+"""Most expected memory of a file of default options, chosen so that it stays below 2 GB."""
 SLICE_BYTES = 240
-"""180 of those without args, up to 240 of others, beside the args."""
+"""Per slice without args 180, per other slice up to 240, in addition to the args."""
 SAMPLE_BYTES = 150
 ARROW_END_BYTES = 60
 ARG_BYTES = 66
-"""Of one arg, with its string if it has one of its own (`tests/bench/viewer_load.py`)."""
+"""Per arg, with its string if it has one of its own (`tests/bench/viewer_load.py`)."""
 MERGED_ARGS = 9
-"""Args of a merged slice at most, spelled ones included."""
+"""Most args of a merged slice, formatted ones included."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
-"""An odd number that spreads the bits of what it multiplies to the left."""
+"""An odd multiplier that spreads bits to the left."""
 _HIGH = np.uint64(29)
 _NUMBER = np.uint64((1 << 10) - 1)
 """The bits that hold the number of args; no kind of slice has as many."""
 _PRESENT = np.uint64(0xBF58476D1CE4E5B9)
-"""Added for an arg that is present; no product of a usual number."""
+"""Added for an arg that is present; not a product of usual numbers."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """The bytes of a part of a file, and its elements: slices, samples and ends of arrows.
+    """Bytes and elements of a part of a file: slices, samples and ends of arrows.
 
-    memory_bytes: what it is expected to take of a viewer's memory, 0 where that has no limit.
+    memory_bytes: expected memory of a viewer, 0 if it has no limit.
     """
 
     size_bytes: float = 0.0
@@ -63,11 +63,11 @@ class Cost:
         return self._with(by, mul)
 
     def ratio(self, other: Cost) -> Cost:
-        """Return how many times the other cost this one is; 1 where either is 0."""
+        """Return the ratio of this cost to another, by component; 1 where either is 0."""
         return self._with(other, lambda one, two: one / two if one and two else 1.0)
 
     def between(self, other: Cost, part: float) -> Cost:
-        """Return a cost on the way to another one that changes by a like factor at each step."""
+        """Return a cost between this one and another, interpolated geometrically."""
         return self._with(other, lambda a, b: a ** (1 - part) * b**part if a and b else 0.0)
 
     def _with(self, other: Cost, combine: Callable[[float, float], float]) -> Cost:
@@ -80,7 +80,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Limits:
-    """The bytes and the elements that a file may have, and the memory; 0 is any number."""
+    """The bytes, elements and memory that a file may have; 0 is any number."""
 
     size_bytes: float = 0
     elements: float = 0
@@ -88,7 +88,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: ExportOptions) -> Limits:
-        """Those that were asked for: without a limit of bytes, elements have one only if given."""
+        """Return the limits of options; without one of bytes, elements have one only if given."""
         return cls(options.limit_bytes, options.most_events)
 
     def with_memory(self, tracks: Iterable[Track]) -> Limits:
@@ -103,7 +103,7 @@ class Limits:
         return Limits(self.size_bytes * factor, self.elements * factor, self.memory_bytes * factor)
 
     def cost(self, size_bytes: float, tracks: Sequence[Track]) -> Cost:
-        """Return the cost of tracks that take so many bytes."""
+        """Return the cost of tracks that take this number of bytes."""
         memory_bytes = estimate_memory(tracks) if self.memory_bytes else 0
         return Cost(size_bytes, count_elements_of(tracks), memory_bytes)
 
@@ -127,7 +127,7 @@ class Limits:
         return self.share(cost) <= 1
 
     def spelled(self, cost: Cost) -> tuple[str, str]:
-        """Format the limit that binds, and as much of it as a cost takes."""
+        """Format the binding limit, and the same component of a cost."""
         match self.binding(cost):
             case "bytes":
                 return spell_bytes(int(self.size_bytes)), spell_bytes(int(cost.size_bytes))
@@ -190,7 +190,7 @@ def _arrow_memory(slices: Slices) -> int:
 
 
 def _count_drawn(slices: Slices, arg: Arg) -> int:
-    """Count the args that one is drawn as: a number may be spelled beside itself."""
+    """Count the args that one is drawn as: a number may also be drawn formatted."""
     return 1 + is_spelled(slices.kind, arg)
 
 
@@ -205,11 +205,11 @@ def _count_args(slices: Slices) -> int:
             args += arg.present * np.uint64(_count_drawn(slices, arg))
     if not args.any():
         return 0
-    # The key of a set holds the number of its args, so no set has to be looked up again.
+    # The key of a set includes the number of its args, so sets need not be looked up again.
     return int((distinct(key & ~_NUMBER | args) & _NUMBER).sum())
 
 
 def _bits(values: npt.NDArray[Any]) -> npt.NDArray[np.uint64]:
-    """Return numbers as bits that differ where the numbers do."""
+    """Return numbers mapped to bits that differ if the numbers do."""
     wide = np.float64 if values.dtype.kind == "f" else np.int64
     return np.ascontiguousarray(values, wide).view(np.uint64)

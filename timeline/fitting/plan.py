@@ -1,4 +1,4 @@
-"""Plan: how fine each layer is drawn, so that what matters most stays exact longest."""
+"""The plan: a level for each layer, such that the most important slices stay exact longest."""
 
 from __future__ import annotations
 
@@ -17,16 +17,19 @@ from timeline.layers import COUNTERS, SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import Slices, Track
 
 EXACT_FIRST = 5
-"""The leading layers, each of which is made as fine as can be before any other is refined."""
+"""The leading layers, each of which is refined as far as possible before any other."""
 SEEN_FIRST: tuple[SizeLayer, ...] = (SliceKind.OVERLAP.value, SliceKind.PARTITION.value)
-"""Layers that show where time goes: as fine as a screen before others are refined, and finer only
-with what all others leave, since tasks say more than that."""
+"""Layers that show where time goes.
+
+They are refined to the width of a screen before others, and further only with room that all others
+leave, because tasks show more.
+"""
 SCREEN_BINS = 4096
 """Pixels of a wide screen."""
 LEVELS_FOR_EXACT = 2
-"""Layers give way by so many levels, each twice as coarse, to one that matters more."""
+"""Levels, each twice as coarse, by which layers are made coarser for a more important one."""
 COUNTERS_SHARE = 1 / 8
-"""The share of the limits that counters may take, where slices must be merged."""
+"""The share of the limits that counters may take if slices must be merged."""
 STEPS_SHARE, ASKED_STEPS_SHARE = 1 / 4, 3 / 4
 """Shares of the limits that exact steps may take: those chosen here, and those asked for."""
 
@@ -35,8 +38,8 @@ STEPS_SHARE, ASKED_STEPS_SHARE = 1 / 4, 3 / 4
 class ExactSteps:
     """Runs of steps that stay exact, in the order in which they were chosen.
 
-    windows_ns: by rank, disjoint [start, end) in order of time, in which nothing is merged.
-    shares: by layer, the share of its elements that lies in them. costs: what those take.
+    windows_ns: by rank, disjoint [start, end) in order of time, in which nothing is merged. shares:
+    by layer, the share of its elements in the windows. costs: expected cost of those.
     """
 
     runs: tuple[StepRun, ...] = ()
@@ -47,10 +50,10 @@ class ExactSteps:
 
 @dataclass(frozen=True)
 class Plan:
-    """A level for each layer; and the one layer of which a first part is drawn one level finer.
+    """A level for each layer, and one layer with a first part drawn one level finer.
 
-    part: of the elements of the refined layer, from 0 to 1. costs: what each layer is expected to
-    take.
+    part: share of the elements of the refined layer, from 0 to 1. costs: expected cost of each
+    layer.
     """
 
     levels: Mapping[SizeLayer, int]
@@ -62,9 +65,9 @@ class Plan:
 
 @dataclass
 class Planner:
-    """Plans by the size of each layer, and by what the rest of the file takes.
+    """Plans by the size of each layer, and of the rest of the file.
 
-    sizes: the most important layer first. exact: what stays exact at any level.
+    sizes: the most important layer first. exact: the part that stays exact at any level.
     """
 
     sizes: Mapping[SizeLayer, LayerSize]
@@ -74,11 +77,11 @@ class Planner:
 
     @cached_property
     def whole(self) -> Cost:
-        """The cost of a file in which nothing is merged that was not merged before."""
+        """Return the cost of a file without any further merging."""
         return sum((size.at(size.floor) for size in self.sizes.values()), self.base)
 
     def coarsest(self) -> Plan:
-        """Return the plan that merges all it can, whatever the limits."""
+        """Return the plan that merges as much as possible, whatever the limits."""
         largest = max(self.sizes, key=lambda layer: self.sizes[layer].elements)
         levels = dict.fromkeys(self.sizes, COARSEST)
         return Plan(levels, largest, COARSEST, 0.0, self._costs(levels))
@@ -138,13 +141,13 @@ class Planner:
         chosen = at(_first_that_fits(choices, fits))
         exact = at(0)
         if limits.share(self._sum(exact)) <= limits.share(self._sum(chosen)):
-            chosen = exact  # many unlike slices pack worse than the single ones
+            chosen = exact  # many different slices compress worse than the single ones
         levels.update(chosen)
 
     def _make_exact(
         self, levels: dict[SizeLayer, int], layers: Sequence[SizeLayer], limits: Limits
     ) -> None:
-        """Make layers exact where that costs those that matter less no more than a few levels."""
+        """Make layers exact if that makes less important ones only a few levels coarser."""
         coarser = dict[SizeLayer, int]()
         for layer in layers:
             place = LEVELS.index(levels[layer]) + LEVELS_FOR_EXACT
@@ -156,7 +159,7 @@ class Planner:
                 levels.update(exact)
 
     def _with_part(self, levels: Mapping[SizeLayer, int], limits: Limits) -> Plan:
-        """Choose the layer of which a part can be finer: where most is left to win."""
+        """Choose the layer to refine in part: the one with most to gain."""
         costs = self._costs(levels)
         merged = [layer for layer, size in self.sizes.items() if levels[layer] > size.floor]
         if not merged:
@@ -216,8 +219,8 @@ def choose_exact_steps(
 ) -> ExactSteps:
     """Choose runs of steps until the next one would exceed the limits.
 
-    Each run names anew what it holds, which weighs the more the shorter it is. So what the first
-    one takes is measured, and stands for the others.
+    Each run repeats the names it uses, which matters more for short runs. The cost of the first one
+    is therefore measured, and stands for the others.
 
     Args:
         ranks: the rank at each place.
@@ -288,7 +291,7 @@ class _Starts:
         }
 
     def within(self, rank: int, layer: SizeLayer, start_ns: int, end_ns: int) -> list[Track]:
-        """Return the tracks of a layer of a rank with what begins in a window."""
+        """Return the tracks of a layer of a rank with the elements that begin in a window."""
         tracks = [track for track in self._tracks[rank] if track.size_layer == layer]
         return [_starting_within(track, start_ns, end_ns) for track in tracks]
 

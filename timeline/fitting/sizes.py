@@ -1,6 +1,6 @@
-"""Sizes: what each layer takes of a file at each level, measured on a few units of it.
+"""Sizes of layers in a file at each level, measured on a few units of each.
 
-A unit is what is merged at once: short tracks of one layer, or a run of a long one.
+A unit is merged as a whole: short tracks of one layer, or a run of a long one.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from timeline.layers import SIZE_LAYERS, SizeLayer
 from timeline.tracks.model import Slices, Track, element_count
 
 COARSEST = 62
-"""The level that merges all there is: no time span is longer than 2**62 ns."""
+"""The level that merges everything: no time span is longer than 2**62 ns."""
 LEVELS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 """The levels at which a layer may be drawn, the finest first."""
 MEASURED_LEVELS = (EXACT, 6, *range(8, 37, 4), 44, COARSEST)
 """The levels at which samples of large layers are encoded; others are between them."""
 UNITS = 32
-"""Units of a layer, if it is large enough."""
+"""Number of units of a layer, if it is large enough."""
 LEAST_UNIT_ELEMENTS, MOST_UNIT_ELEMENTS = 1 << 11, 1 << 15
-"""Slices and samples of a unit, before the track that fills it."""
+"""Slices and samples of a unit, not counting the track that fills it."""
 SAMPLED_UNITS = 3
-"""Units that are measured: an odd number, so that rows of ranks do not repeat at its pace."""
+"""Number of units measured; odd, so that samples do not repeat with the rows of ranks."""
 TRACK_ELEMENTS = 1 << 6
-"""As many elements take the bytes that a track takes, however short it is."""
+"""The bytes of a track, however short, expressed as a number of elements."""
 
 
 @dataclass(frozen=True)
 class Unit:
-    """Tracks of one layer, or a run of a track, in which nothing goes on at either end.
+    """Tracks of one layer, or a run of a track with nothing open at either end.
 
     number: its place in the file. sequence: the first of the packet sequences that it may use.
-    start_ns: when the first of it begins.
+    start_ns: its first start.
     """
 
     number: int
@@ -59,11 +59,11 @@ class Unit:
         Args:
             windows: by rank, disjoint [start, end) in ns, ascending, in which nothing is merged.
         """
-        made = []
+        drawn = []
         for track in self.tracks:
             exact_ns = () if track.rank is None else windows.get(track.rank, ())
-            made.append(at_resolution(track, Resolution(level, exact_ns)))
-        return made
+            drawn.append(at_resolution(track, Resolution(level, exact_ns)))
+        return drawn
 
 
 def cut_units(tracks: Sequence[Track]) -> dict[SizeLayer, list[Unit]]:
@@ -122,7 +122,7 @@ def measure_by(maker: PieceMaker, limits: Limits, compression: Compression) -> M
 
 
 class LayerSize:
-    """The cost of one layer at each level, with its arrows, as far as a few of its units show."""
+    """The cost of one layer at each level, with its arrows, extrapolated from a few units."""
 
     def __init__(self, units: Sequence[Unit], measure: Measure, floor: int) -> None:
         """floor: the level at which the layer was merged before; nothing is finer."""
@@ -132,14 +132,14 @@ class LayerSize:
         sampled = [units[(2 * at + 1) * len(units) // (2 * count)] for at in range(count)]
         self._weight = _weigh(units) / max(1, _weigh(sampled))
         self.correction = Cost(1.0, 1.0, 1.0)
-        """The cost of the layer in a file as a multiple of what the samples show."""
+        """Return the cost of the layer in a file as a multiple of the sampled cost."""
         self._measure = measure
         self._drawn = {floor: [track for unit in sampled for track in unit.tracks]}
         self._costs: dict[int, Cost] = {}
 
     @property
     def levels(self) -> tuple[int, ...]:
-        """The levels at which the layer can be drawn, the finest first."""
+        """Return the levels at which the layer can be drawn, the finest first."""
         return (self.floor, *(level for level in LEVELS if level > self.floor))
 
     def next_finer(self, level: int) -> int:
@@ -171,7 +171,7 @@ class LayerSize:
 
 
 def _weigh(units: Iterable[Unit]) -> int:
-    """Return what units take, about, in elements."""
+    """Return an estimate of the size of units, in elements."""
     return sum(element_count(unit.tracks) + TRACK_ELEMENTS * len(unit.tracks) for unit in units)
 
 

@@ -1,4 +1,4 @@
-"""Writing of drawn ranks into files under temporary names, whatever the way to keep the limit."""
+"""Writing of drawn ranks into files under temporary names, for every way to keep the limit."""
 
 from __future__ import annotations
 
@@ -24,10 +24,8 @@ from timeline.printable import valid_text
 from timeline.progress import Progress
 from timeline.records.tables import Omission
 from timeline.tracks.model import Samples, Slices, Timeline, Track
-from timeline.tracks.notes import Notes, with_notes
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
-from timeline.tracks.root_rows import in_order
-from timeline.tracks.verdict_row import VerdictRow, with_verdict
+from timeline.tracks.root_rows import Notes, VerdictRow, in_order, with_notes, with_verdict
 from timeline.units import spell_count, spell_number
 
 TIME_BYTES = 8
@@ -36,7 +34,7 @@ TIME_BYTES = 8
 
 @dataclass(frozen=True)
 class FileNotes:
-    """Text of a file about itself: facts for programs, and notes and what is slow for people."""
+    """Text in a file about itself: facts for programs, notes and the verdict for people."""
 
     attributes: tuple[tuple[str, str], ...] = ()
     notes: Notes | None = None
@@ -45,10 +43,10 @@ class FileNotes:
 
 @dataclass(frozen=True)
 class Kept:
-    """The part of a selection that a file keeps, and what that cost.
+    """The part of a selection that a file keeps, and its cost.
 
-    steps: whose detail is in it. exact: runs of steps that stay exact where others are merged.
-    limited_by: the limit that binds, None where nothing had to be left out.
+    steps: those with detail in it. exact: runs of steps that stay exact when others are merged.
+    limited_by: the binding limit, None if nothing had to be left out.
     """
 
     steps: tuple[int, ...] = ()
@@ -59,7 +57,7 @@ class Kept:
 
 
 Describe = Callable[[Kept], FileNotes]
-"""Makes the text of a file about itself, given what it keeps."""
+"""Makes the text of a file about itself from what the file keeps."""
 
 
 Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
@@ -68,7 +66,7 @@ Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...
 
 @dataclass(frozen=True)
 class Picture:
-    """A timeline with what it says of itself, and the rows that say it, which come last."""
+    """A timeline with its text about itself, and the rows of that text, which come last."""
 
     timeline: Timeline
     said: tuple[Track, ...]
@@ -76,9 +74,9 @@ class Picture:
 
 @dataclass(frozen=True)
 class Part:
-    """One written file under a temporary name, with its slices, and what it takes of the limits.
+    """One written file under a temporary name, with its slices, and its use of the limits.
 
-    drawn_ns: the first and the last moment drawn, on the clock of the tracks; offset_ns: what is
+    drawn_ns: the first and the last time drawn, on the clock of the tracks; offset_ns: the number
     added to a time of the tracks in the file.
     """
 
@@ -92,10 +90,10 @@ class Part:
 
 @dataclass(frozen=True)
 class Written:
-    """All files of an export, not yet published, and what they keep.
+    """All files of an export, not yet published, and the part they keep.
 
-    exact_share: how many times the limits a file would be that keeps everything; 0 where that is
-    not known. ranks: the rank at each place that `kept.exact` names.
+    exact_share: size of a file with everything, as a multiple of the limits; 0 if unknown. ranks:
+    the rank at each place in `kept.exact`.
     """
 
     parts: tuple[Part, ...]
@@ -106,9 +104,9 @@ class Written:
     def publish(
         self, beside: Sequence[tuple[Draft, Path]] = (), stale: Sequence[Path] = ()
     ) -> None:
-        """Give all files, and those beside them, their names; if one cannot, none has its own.
+        """Publish all files, and those beside them, under their names, or none of them.
 
-        stale: files that are removed then.
+        stale: files to remove then.
         """
         publish_all([*((part.draft, part.target) for part in self.parts), *beside], stale)
 
@@ -125,7 +123,7 @@ def selected_steps(ranks: Sequence[RankFacts]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Drawing:
-    """Tracks that are ready to be encoded, and what drawing them left out."""
+    """Tracks ready to be encoded, and the records that drawing them left out."""
 
     facts: tuple[RankFacts, ...]
     tracks: tuple[Track, ...]
@@ -142,7 +140,7 @@ class Drawing:
 
     @property
     def steps(self) -> tuple[int, ...]:
-        """The steps whose detail is drawn."""
+        """Return the steps with detail drawn."""
         return selected_steps(self.facts) if self.kept_steps is None else self.kept_steps
 
 
@@ -158,10 +156,10 @@ class Writer:
     progress: Progress
     arrange: Arrange
     limits: Limits
-    """No file may exceed them."""
+    """Limits that no file may exceed."""
     workers: EncodingWorkers | None = None
     drafts: list[Draft] = field(default_factory=list)
-    """All that were written, so that none outlives a failure."""
+    """All drafts written so far, to be removed after a failure."""
 
     def draw(self, ranks: Sequence[DrawnRank]) -> Drawing:
         """Put the tracks of all ranks into one timeline."""
@@ -184,7 +182,7 @@ class Writer:
         first_ns: int | None = None,
         compression: Compression = Compression.BEST,
     ) -> Part:
-        """Encode tracks to a draft, whatever it takes."""
+        """Encode tracks to a draft, whatever its size."""
         self.progress.report("Writing", 0, 0)
         picture = self.picture(tracks, kept, first_ns)
         every = spell_count(picture.timeline.slice_count, "slice")
@@ -205,7 +203,7 @@ class Writer:
         return PieceMaker(self.form, in_order(tracks), first_ns, self.workers)
 
     def picture(self, tracks: Sequence[Track], kept: Kept, first_ns: int | None = None) -> Picture:
-        """Return all that a file shows: tracks, and what it says of itself."""
+        """Return all that a file shows: tracks, and its text about itself."""
         about = self.describe(kept)
         start_ns = first_moment_ns(tracks)
         end_ns = max(start_ns, last_moment_ns(tracks))
@@ -226,8 +224,8 @@ class Writer:
     ) -> Part:
         """Write pieces to a draft.
 
-        tracks: those with slices or samples, as they were encoded. cost: what the file takes of
-        the limits, but for its bytes.
+        tracks: those with slices or samples, as they were encoded. cost: use of the limits, except
+        for bytes.
         """
         first_ns, last_ns = picture.timeline.first_ns, last_moment_ns(tracks)
         self.form.check_span(self.target, last_ns - first_ns)
@@ -244,7 +242,7 @@ class Writer:
         )
 
     def exact(self, drawing: Drawing, compression: Compression = Compression.BEST) -> Written:
-        """Write everything, whatever it takes."""
+        """Write everything, whatever its size."""
         kept = Kept(drawing.steps, drawing.omissions)
         part = self.write(drawing.tracks, kept, compression=compression)
         share = self.limits.share(part.cost) if self.limits else 0.0
@@ -252,7 +250,7 @@ class Writer:
 
 
 def first_moment_ns(tracks: Sequence[Track]) -> int:
-    """Return the first moment of any slice or sample, 0 if there is none."""
+    """Return the earliest time of any slice or sample, 0 if there is none."""
     firsts = (
         int(content.start_ns.min()) if isinstance(content, Slices) else int(content.time_ns[0])
         for content in _contents(tracks)
@@ -261,7 +259,7 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
 
 
 def last_moment_ns(tracks: Sequence[Track]) -> int:
-    """Return the last moment of any slice or sample, 0 if there is none."""
+    """Return the latest time of any slice or sample, 0 if there is none."""
     lasts = (
         int(content.end_ns.max()) if isinstance(content, Slices) else int(content.time_ns[-1])
         for content in _contents(tracks)
@@ -270,13 +268,13 @@ def last_moment_ns(tracks: Sequence[Track]) -> int:
 
 
 def _contents(tracks: Sequence[Track]) -> Iterator[Slices | Samples]:
-    """Yield the contents of tracks, where any; of each no more than one column may be read."""
+    """Yield the contents of tracks that have any; only one column of each may be read."""
     filled = (track.content for track in tracks if track.content)
     return one_by_one(filled, lambda content: TIME_BYTES * len(content))
 
 
 def too_small_error(limits: Limits, least: Cost) -> LimitError:
-    """Return the error of limits below the smallest file there is, which takes `least`."""
+    """Return the error for limits below the smallest possible file, which takes `least`."""
     option, number, unit = (
         ("--limit", least.size_bytes, "bytes")
         if limits.binding(least) == "bytes"

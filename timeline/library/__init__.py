@@ -1,1 +1,1 @@
-"""What can be asked of an open profile in Python: a module of tables for each topic."""
+"""The profile in Python: open, with the figures of selections as tables."""

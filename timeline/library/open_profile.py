@@ -1,34 +1,134 @@
-"""A profile that was found and is open: its captures, and what was read of them."""
+"""A profile that is open: its captures, and the figures of selections, read and cached."""
 
 from __future__ import annotations
 
 import functools
+import sys
+import warnings
 import weakref
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from timeline.analysis.questions import Questions
-from timeline.errors import UsageError
+from timeline.errors import TimelineWarning, UsageError, in_python
+from timeline.figures.table import Table
 from timeline.keywords import SelectionKeywords
-from timeline.library.measure import Measured, measure
 from timeline.options import ReadingOptions
 from timeline.progress import Progress
+from timeline.records.tables import Omission
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import Discovered
+from timeline.sources.source import Source
+from timeline.units import spell_count
+
+if TYPE_CHECKING:
+    from timeline.figures.rank_tables import Figures
+    from timeline.ranks.read_ranks import JoinedRanks
+
+_PACKAGE = "timeline."
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The figures of one selection, the records that are in none, and notes on what was read."""
+
+    figures: Figures
+    omissions: Table
+    notes: tuple[str, ...] = ()
+
+
+def measure(
+    path: Path,
+    sources: Sequence[Source],
+    reading: ReadingOptions,
+    progress: Progress,
+    selection: Selection,
+    questions: Questions,
+) -> Measured:
+    """Read the figures of a selection, and warn of records that are missing in them.
+
+    Raises:
+        TimelineError: something selected is not there, or a file cannot be read.
+    """
+    from timeline.figures.rank_tables import Figures
+
+    ranks = read_known(path, sources, reading, progress, selection, questions)
+    omissions = [omission for facts in ranks.facts for omission in facts.omissions]
+    figures = Figures.of(ranks.facts, ranks.waiting, ranks.path, ranks.on_disk)
+    return Measured(figures, _table_of(omissions), ranks.notes)
+
+
+def read_known(
+    path: Path,
+    sources: Sequence[Source],
+    reading: ReadingOptions,
+    progress: Progress,
+    selection: Selection,
+    questions: Questions,
+) -> JoinedRanks:
+    """Read the facts of the selected ranks, and warn the caller of records that were lost.
+
+    Raises:
+        TimelineError: as `measure`.
+    """
+    from timeline.ranks.read_ranks import read_facts
+
+    try:
+        ranks = read_facts(path, sources, reading, progress, selection, questions)
+    finally:
+        progress.finish()
+    omissions = [omission for facts in ranks.facts for omission in facts.omissions]
+    lost = [
+        f"rank {omission.rank}: {omission.reason} ({spell_count(omission.rows, 'record')})"
+        for omission in omissions
+        if omission.loss
+    ]
+    caller = _frames_of_package()
+    for warning in (*ranks.warnings, *lost):
+        warnings.warn(in_python(warning), TimelineWarning, stacklevel=caller)
+    return ranks
+
+
+def _frames_of_package() -> int:
+    """Count the frames of this package above the function that calls this one."""
+    frame, count = sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
+        frame, count = frame.f_back, count + 1
+    return count
+
+
+def _table_of(omissions: Sequence[Omission]) -> Table:
+    return Table(
+        {
+            "rank": np.array([omission.rank for omission in omissions], np.int64),
+            "code": np.array([omission.code.value for omission in omissions], object),
+            "reason": np.array([omission.reason for omission in omissions], object),
+            "rows": np.array([omission.rows for omission in omissions], np.int64),
+            "loss": np.array([omission.loss for omission in omissions], np.int64),
+        }
+    )
+
 
 MOST_SELECTIONS = 16
-"""So many selections are remembered; their figures are small, their records are not kept."""
+"""Number of selections whose figures are cached; figures are small, records are not kept."""
 ALWAYS_ASKED = Questions(causes=True)
-"""What every reading answers. Causes too: HCCL tasks and host calls, which they need, also tell how
-clocks lie and what links moved, so that figures without them would be other ones."""
+"""Questions that every reading answers.
+
+Causes are among them because HCCL tasks and host calls, which they need, also align clocks and
+measure links: without them, figures would differ.
+"""
 
 
 class OpenProfile:
-    """A profile that is open until it is closed, with the figures that were read of it.
+    """A profile that is open until it is closed, with the figures that were read from it.
 
-    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures,
-    and which were passed over. found: all that lies there, older runs too.
+    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures, and
+    which ones were passed over. found: all captures at the path, older runs too.
     """
 
     def __init__(
@@ -52,7 +152,7 @@ class OpenProfile:
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     def close(self) -> None:
-        """Remove what was unpacked; nothing can be read any more. A second time does nothing."""
+        """Remove what was unpacked; nothing can be read any more. A second call does nothing."""
         self._close()
 
     def check_open(self) -> None:
@@ -70,11 +170,11 @@ class OpenProfile:
         keywords: SelectionKeywords,
         questions: Questions = ALWAYS_ASKED,
     ) -> Measured:
-        """The figures of a selection, or of its keywords, which are remembered."""
+        """Return the figures of a selection, or of its keywords, from the cache if possible."""
         return self._read(self._chosen(selection, keywords), questions)
 
     def _chosen(self, selection: Selection | None, keywords: SelectionKeywords) -> Selection:
-        """What is selected of an open profile; layers are only of drawings."""
+        """Return the selection on an open profile; without layers, which only drawings have."""
         chosen = select(selection, keywords)
         self.check_open()
         return replace(chosen, layers=None)

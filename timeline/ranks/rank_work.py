@@ -193,7 +193,7 @@ def import_for_workers(request: RankRequest) -> None:
     import numpy.ma  # noqa: F401 - that `np.unique` asks for
 
     if request.draw:
-        import timeline.tracks.draw_rank  # noqa: F401
+        import timeline.tracks.detail  # noqa: F401
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
@@ -282,7 +282,7 @@ def _draw_selected(
         facts = replace(_with_sums(facts, part, request), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
-    from timeline.tracks.draw_rank import draw_rank
+    from timeline.tracks.detail import draw_rank
 
     return facts, draw_rank(selected, request.options, arg_filter(request.args))
 

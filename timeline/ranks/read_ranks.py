@@ -371,7 +371,7 @@ def _with_waiting(
         late_by_step,
         split_exposed,
     )
-    from timeline.tracks.piece_args import with_piece_args
+    from timeline.tracks.partition import with_piece_args
     from timeline.tracks.waiting import with_waiting
 
     facts, rows = [rank.facts for rank in drawn], [rank.tracks for rank in drawn]

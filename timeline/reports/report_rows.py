@@ -15,7 +15,7 @@ from timeline.printable import valid_text
 from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks.notes import Note, Notes
+from timeline.tracks.root_rows import Note, Notes
 from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
 
 

@@ -1,1 +1,1 @@
-"""What is drawn: groups, tracks, slices, counters and arrows, before any format."""
+"""The drawing: groups, tracks, slices, counters and arrows, independent of file formats."""

@@ -1,24 +1,28 @@
-"""The rows of all ranks as one tree, whose ids and arrows are numbered throughout."""
+"""The rows of all ranks of one run or of two as one tree, with continuous ids and arrows."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
+from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track
-from timeline.tracks.overview import paint_overview
-from timeline.tracks.painter import Painter
+from timeline.tracks.overview import difference, paint_overview, paint_steps_of_run
+from timeline.tracks.painter import Painter, SliceTable, integers
 from timeline.tracks.partition import is_partition, paint_sums
 from timeline.tracks.path_rows import with_critical_path
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
     NOTHING_TO_POINT_AT,
+    STEPS,
     Highlights,
     RunRank,
     layer_row,
@@ -37,14 +41,14 @@ def assemble(
     path: CriticalPath | None = None,
     highlights: Highlights = NOTHING_TO_POINT_AT,
 ) -> tuple[Track, ...]:
-    """Put the rows of all ranks beside those of the overview, grouped by layer or by rank.
+    """Combine the rows of all ranks with the overview, grouped by layer or by rank.
 
-    folds_ranks: whether many ranks are folded below rows of a hundred. path: is drawn too, where
-    there is one.
+    folds_ranks: folds many ranks below rows of a hundred each. path: the critical path, drawn too
+    unless it is None.
     """
     painter = Painter()
     paint_overview(painter, facts, highlights.step)
-    made = with_ranks(
+    drawn = with_ranks(
         painter.tracks,
         {"": ranks},
         highlights.ranks,
@@ -52,7 +56,7 @@ def assemble(
         folds_ranks=folds_ranks,
         telling=highlights.telling,
     )
-    return made if path is None else with_critical_path(made, path)
+    return drawn if path is None else with_critical_path(drawn, path)
 
 
 def with_ranks(
@@ -64,16 +68,16 @@ def with_ranks(
     folds_ranks: bool = False,
     telling: Collection[int] = (),
 ) -> tuple[Track, ...]:
-    """The tracks, which have no arrows, and the rows of all ranks of each run, by its name.
+    """Add the rows of all ranks of each run (keyed by the run's name) to tracks without arrows.
 
-    remarks: what is said of some ranks. folds_ranks: whether many others are folded, but
-    for those that are telling.
+    remarks: remarks that go into the names of some ranks. folds_ranks: folds many ranks below rows
+    of a hundred each, except those with a remark and those in `telling`.
     """
     names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
-    made = list(tracks)
-    folders = _layer_folders(made, runs) if by_layer else {}
+    placed = list(tracks)
+    folders = _layer_folders(placed, runs) if by_layer else {}
     folder_of = rank_folders(names, telling) if folds_ranks and not by_layer else {}
-    folders |= _rank_folders(made, folder_of.values())
+    folders |= _rank_folders(placed, folder_of.values())
     order_of = {name: order for order, name in enumerate(sorted(names.values()))}
     last_arrow = 0
     for run, ranks in runs.items():
@@ -83,7 +87,7 @@ def with_ranks(
             name = names[run, rank.rank]
             if not by_layer:
                 rank = _with_root(rank, name)  # noqa: PLW2901
-            first_id = len(made)
+            first_id = len(placed)
             for track in rank.tracks:
                 content = _with_arrows_after(track.content, first_arrow, between)
                 last_arrow = max(last_arrow, _last_arrow(content))
@@ -98,13 +102,13 @@ def with_ranks(
                     }
                 elif folder := folder_of.get((run, rank.rank)):
                     place = {"order": order_of[name], "parent": folders[folder]}
-                made.append(replace(track, id=track.id + first_id, content=content, **place))
+                placed.append(replace(track, id=track.id + first_id, content=content, **place))
             first_arrow += rank.arrows
-    return tuple(made)
+    return tuple(placed)
 
 
 def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) -> dict[str, int]:
-    """Add a row without a parent for each layer of any rank; their ids by the layer."""
+    """Add a row without a parent for each layer that any rank has; return their ids by layer."""
     layers = {
         track.name: track
         for ranks in runs.values()
@@ -121,7 +125,7 @@ def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) 
 
 
 def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
-    """Add a row without a parent for each folder of ranks; their ids by their names."""
+    """Add a row without a parent for each folder of ranks; return their ids by name."""
     painter = Painter()
     painter.tracks = made
     return {
@@ -131,7 +135,7 @@ def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
 
 
 def _with_root(rank: RankTracks, name: str) -> RankTracks:
-    """The rows of a rank below one of that name, which parts its time if it has any."""
+    """Put the rows of a rank below a row of this name, its partition of time if it has one."""
     if not rank.tracks:
         return rank
     first, *rest = rank.tracks
@@ -159,7 +163,7 @@ def _with_root(rank: RankTracks, name: str) -> RankTracks:
 def _with_arrows_after(
     content: Slices | Samples | None, first: int, last: int
 ) -> Slices | Samples | None:
-    """Arrows of the rank behind those of ranks before it, and those between ranks behind all."""
+    """Renumber arrows: a rank's after those of earlier ranks, those between ranks last."""
     if not isinstance(content, Slices) or not len(content.arrows.arrow):
         return content
     arrow = content.arrows.arrow
@@ -168,5 +172,86 @@ def _with_arrows_after(
 
 
 def _last_arrow(content: Slices | Samples | None) -> int:
-    """The greatest number of an arrow that touches a row, 0 for none."""
+    """Return the greatest arrow number that touches a row, 0 if there is none."""
     return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0
+
+
+BASE, NEW = "base", "new"
+"""Names of the runs in the names of rows; the base sorts first."""
+
+
+@dataclass(frozen=True)
+class StepDifferences:
+    """Steps of both runs, ascending by start_ns of the base; all columns are (n,) int64."""
+
+    base_step: Int64
+    new_step: Int64
+    start_ns: Int64
+    base_ns: Int64
+    new_ns: Int64
+
+
+@dataclass(frozen=True)
+class RunOfRanks:
+    """The facts of the ranks of one run, and their rows."""
+
+    facts: Sequence[RankFacts]
+    ranks: Sequence[RankTracks]
+
+
+def side_by_side(
+    base: RunOfRanks,
+    new: RunOfRanks,
+    differences: StepDifferences,
+    remarks: Mapping[RunRank, str],
+    *,
+    by_layer: bool,
+    folds_ranks: bool = False,
+) -> tuple[Track, ...]:
+    """Return the rows of both runs on one time axis: by rank, the base above the new run.
+
+    remarks: remarks that go into the names of some ranks. folds_ranks: folds many other ranks.
+    """
+    painter = Painter()
+    _paint_steps(painter, base, new, differences)
+    return with_ranks(
+        painter.tracks,
+        {BASE: base.ranks, NEW: new.ranks},
+        remarks,
+        by_layer=by_layer,
+        folds_ranks=folds_ranks,
+    )
+
+
+def _paint_steps(
+    painter: Painter, base: RunOfRanks, new: RunOfRanks, steps: StepDifferences
+) -> None:
+    """Draw how steps differ, with the steps of each run below; nothing without common steps."""
+    if not len(steps.start_ns):
+        return
+    strings = StringPool()
+    columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
+    labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
+    end_ns = steps.start_ns + steps.base_ns
+    end_ns[:-1] = np.minimum(end_ns[:-1], steps.start_ns[1:])
+    drawn = SliceTable(
+        steps.start_ns,
+        end_ns,
+        strings.codes(labels),
+        SliceKind.STEP,
+        [
+            integers("base_step", steps.base_step),
+            integers("new_step", steps.new_step),
+            integers("base_ns", steps.base_ns),
+            integers("new_ns", steps.new_ns),
+            integers("delta_ns", steps.new_ns - steps.base_ns),
+        ],
+    )
+    root = painter.add_stacked_row(STEPS, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
+    for order, (name, run) in enumerate(((BASE, base), (NEW, new))):
+        paint_steps_of_run(painter, root, order, run.facts, name.capitalize())
+
+
+def _label(base_step: int, new_step: int, base_ns: int, new_ns: int) -> str:
+    which = f"Step {base_step}" if base_step == new_step else f"Step {base_step} and {new_step}"
+    return difference(which, base_ns, new_ns, "as before")

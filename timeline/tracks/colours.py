@@ -1,7 +1,7 @@
-"""What colours slices by what they mean: computing green, waiting red, idle yellow, in any view.
+"""Colours of slices by meaning: computing green, waiting red, idle yellow, in any view.
 
-The Perfetto UI takes the colour of a slice from a hash of its name, or of its correlation id where
-it has one. So the uses of time have correlation ids whose hashes are the colours they should have;
+The Perfetto UI derives the colour of a slice from a hash of its name, or of its correlation id if
+it has one. Uses of time therefore get correlation ids whose hashes give the intended colours;
 `tests/tracks/test_colours.py` computes them as the UI does.
 """
 
@@ -16,7 +16,7 @@ from timeline.layers import Category, SliceKind
 
 
 class Colour(enum.Enum):
-    """What slices are for, by a correlation id that gives them a colour."""
+    """The meaning of a slice, as a correlation id that gives it a colour."""
 
     COMPUTING = "computation"
     """Green."""
@@ -25,20 +25,20 @@ class Colour(enum.Enum):
     TRANSFER = "transfer part"
     """Orange."""
     EXPOSED = "exposed communication"
-    """Orange, a little more yellow."""
+    """Yellowish orange."""
     COPIES = "copies (time)"
     """Violet."""
     IDLE = "spent idle"
     """Yellow."""
     TEXT = "sentences"
-    """A dark blue, the same for all sentences: their words matter."""
+    """Dark blue, the same for all sentences: their words matter."""
 
 
 _OF_KIND = {SliceKind.NOTE: Colour.TEXT}
 _OF_CATEGORY = {Category.WAIT: Colour.WAITING, Category.IDLE: Colour.IDLE}
 _BY_NAME = frozenset({SliceKind.PARTITION, SliceKind.OVERLAP, SliceKind.CRITICAL_PATH})
 _BEFORE_USE = re.compile(r"^(?:\d+ \w+: )?(?:a? ?rank[^:]*: )?")
-"""Before what a slice is for: how many it stands for, and on the critical path the rank."""
+"""The part of a name before the use: the number of merged slices, and the rank on the path."""
 _USES = (
     ("computing", Colour.COMPUTING),
     ("waiting for data", Colour.IDLE),
@@ -50,17 +50,17 @@ _USES = (
     ("cop", Colour.COPIES),
     ("", Colour.IDLE),
 )
-"""What the name of a slice begins with, in small letters; what is none of it is idle."""
+"""Beginnings of slice names in lower case; the last one makes all other names idle."""
 MOST_NAMES = 1 << 14
-"""Names whose colours are remembered."""
+"""Size of the cache of colours by name."""
 _UNREAD = re.compile("not (profiled|selected|known)")
-"""In the name of a rank on the critical path of which is known only that others waited for it."""
+"""Marks a rank on the critical path of which only the wait of others for it is known."""
 
 
 def colours_of(
     kind: SliceKind, category: Category, names: Sequence[str]
 ) -> Sequence[Colour | None]:
-    """The colours of slices by their names, None where the UI may choose one."""
+    """Return the colours of slices by name, None if the UI may choose one."""
     colour = _OF_KIND.get(kind) or _OF_CATEGORY.get(category)
     if colour is None and kind in _BY_NAME:
         return [_colour_of_use(name) for name in names]
@@ -68,7 +68,7 @@ def colours_of(
 
 
 def is_coloured_by_name(kind: SliceKind) -> bool:
-    """Whether slices of a kind may have colours that differ."""
+    """Return True if slices of this kind may differ in colour."""
     return kind in _BY_NAME
 
 

@@ -1,4 +1,4 @@
-"""What rows say of themselves: what they show, and how that is found."""
+"""Descriptions of rows for the viewer: what they show, and how it is computed."""
 
 from __future__ import annotations
 
@@ -113,25 +113,25 @@ PLANNED = (
 
 
 def communication_group(called: str) -> str:
-    """The group of ops and planes of one communicator; called: its own names, maybe none."""
+    """Describe a group of ops and planes; called: the communicator's own names, maybe empty."""
     also = f" All of them call it {called}." if called else ""
     return f"Ranks that communicate with each other.{also}"
 
 
 def counter_group(name: str) -> str:
-    """The group of the counters of one source."""
+    """Describe the group of the counters of one source."""
     if name == MEMORY_OF_GRAPHS:
         return PLANNED
     return f"Counters of {name}."
 
 
 def counter_family(name: str, group: str) -> str:
-    """Counters of one source that count the same, of one unit of the device each."""
+    """Describe a family of counters of one source, one for each unit of the device."""
     return f"{name} of each unit, from {group}."
 
 
 def counter(group: str, unit: str) -> str:
-    """One counter."""
+    """Describe one counter."""
     if group == MEMORY_OF_GRAPHS:
         return PLANNED
     samples = f"Samples of {group}{f' in {unit}' if unit else ''}"

@@ -1,32 +1,35 @@
-"""The layers of the detail: tasks, communication, host calls, scopes, counters, and arrows."""
+"""The layers of the detail, from tasks to arrows, and the drawing of all layers of one rank."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import numpy as np
 
+from timeline.analysis.rank_facts import holds_any
 from timeline.analysis.scopes import find_scopes
-from timeline.analysis.selected_rank import Missing
+from timeline.analysis.selected_rank import DrawOptions, Missing, SelectedRank
 from timeline.analysis.work.operators import task_flops
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, take
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.errors import spell_ids
-from timeline.layers import Layer, SliceKind
+from timeline.layers import LAYERS, Layer, SliceKind
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
     AI_CPU,
     RUNTIME_LAYERS,
     CommunicationOps,
     FlowEnd,
+    Omission,
+    OmissionCode,
     PlaneTasks,
     Records,
     Tasks,
 )
-from timeline.tracks import descriptions
-from timeline.tracks.counter_families import counter_families, natural_order
+from timeline.tracks import descriptions, summary
 from timeline.tracks.model import Samples
 from timeline.tracks.painter import (
     NOT_DRAWN,
@@ -40,6 +43,8 @@ from timeline.tracks.painter import (
     numbers,
     sizes,
 )
+from timeline.tracks.partition import paint_partition
+from timeline.tracks.rank_tracks import RankTracks
 from timeline.units import spell_count
 
 
@@ -85,9 +90,9 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
 
 
 def _flop_args(records: Records) -> list[ArgColumn]:
-    """Floating-point operations of the operators that tasks are called after, where they are told.
+    """Return the floating-point operations of the operators that tasks are named after, if known.
 
-    The rate is that of the operator in the mean over its runs, as is its share of the peak.
+    The rate is the operator's mean over its runs, and so is its share of the peak.
     """
     flops, named = task_flops(records), records.tasks.name
     if flops is None:
@@ -102,7 +107,7 @@ def _flop_args(records: Records) -> list[ArgColumn]:
 
 
 def _paint_communication(drawing: LayerDrawing) -> None:
-    """Draw groups: the communication ops of each above its planes."""
+    """Draw the groups: the communication ops of each above its planes."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     ops, planes, strings = records.ops, records.planes, records.strings
     every_op = SliceTable(
@@ -117,8 +122,8 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         FlowEnd.PLANE,
     )
     ops_of, planes_of = dict(rows_by_value(ops.group)), dict(rows_by_value(planes.group))
-    found = sorted(ops_of.keys() | planes_of.keys())
-    for order, group in enumerate(sorted(found, key=lambda code: natural_order(strings[code]))):
+    groups = sorted(ops_of.keys() | planes_of.keys())
+    for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         op_rows, plane_rows = ops_of.get(group, NO_ROWS), planes_of.get(group, NO_ROWS)
         label = strings[group]
         inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
@@ -174,7 +179,7 @@ def _plane_args(planes: PlaneTasks) -> list[ArgColumn]:
 
 
 def _paint_runtime(drawing: LayerDrawing) -> None:
-    """Draw the host layers whose calls launch tasks, each where the layer is."""
+    """Draw the host layers whose calls launch tasks, each on a row of its own."""
     for name, rows in _host_layers(drawing.rank.detail, runtime=True):
         _paint_host_layer(drawing, drawing.add_row(name), rows)
 
@@ -182,17 +187,17 @@ def _paint_runtime(drawing: LayerDrawing) -> None:
 def _paint_framework(drawing: LayerDrawing) -> None:
     """Draw all other host layers, one after another."""
     for position, (name, rows) in enumerate(_host_layers(drawing.rank.detail, runtime=False)):
-        said = descriptions.AI_CPU if name == AI_CPU else ""
-        _paint_host_layer(drawing, drawing.add_row(name, position, said), rows)
+        description = descriptions.AI_CPU if name == AI_CPU else ""
+        _paint_host_layer(drawing, drawing.add_row(name, position, description), rows)
 
 
 def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
-    """The host layers that are runtimes, or those that are not, by name, with their rows."""
+    """Return the host layers that are (or are not) runtimes: their names and rows, by name."""
     strings, runtimes = records.strings, {records.strings.find(name) for name in RUNTIME_LAYERS}
     layers = distinct(records.host.layer)
     wanted = layers[np.array([(code in runtimes) is runtime for code in layers.tolist()], bool)]
-    found = {strings[code]: rows for code, rows in rows_by_value(records.host.layer, wanted)}
-    return [(name, found[name]) for name in sorted(found, key=natural_order)]
+    rows_of = {strings[code]: rows for code, rows in rows_by_value(records.host.layer, wanted)}
+    return [(name, rows_of[name]) for name in sorted(rows_of, key=natural_order)]
 
 
 def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
@@ -248,7 +253,7 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
 
 
 def _paint_missing(drawing: LayerDrawing) -> None:
-    """Draw a slice wherever the detail of steps had to be left out, if any had."""
+    """Draw a slice for each stretch whose detail had to be left out, if any."""
     strings, missing = drawing.rank.detail.strings, drawing.rank.missing
     if not missing:
         return
@@ -320,11 +325,11 @@ PAINTERS: Mapping[Layer | None, PaintLayer] = {
     Layer.COUNTERS: _paint_counters,
     None: _paint_missing,
 }
-"""What paints each layer of the detail; None is the layer that nobody can leave out."""
+"""The painter of each layer of the detail; None stands for the layer that is always drawn."""
 
 
 def expect_arrows(painter: Painter, records: Records) -> None:
-    """Have the painter remember where the rows that arrows join will be drawn."""
+    """Reserve room in the painter for the places of the rows that arrows connect."""
     flows = records.flows
     tables = {
         FlowEnd.HOST: records.host,
@@ -342,7 +347,7 @@ def expect_arrows(painter: Painter, records: Records) -> None:
 
 
 def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int, int]:
-    """Draw the arrows whose two ends are drawn; the next free id, and how many were not.
+    """Draw the arrows whose ends are both drawn; return the next free id and the number left out.
 
     Every pair has an id of its own: one id for several ends would draw a chain.
     """
@@ -357,7 +362,7 @@ def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int
 
 
 def _slice_numbers(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
-    """The slice at one end of each arrow, as the painter numbers them."""
+    """Return the painter's number of the slice at one end of each arrow."""
 
     def numbers_of(kinds: Int64, rows: Int64) -> Int64:
         numbers = np.full(len(kinds), NOT_DRAWN, np.int64)
@@ -368,3 +373,74 @@ def _slice_numbers(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
         return numbers
 
     return compute_in_chunks(np.int64, numbers_of, kinds, rows)
+
+
+MANY = 20
+"""Least number of counters in a group for which families get rows of their own."""
+_NUMBER = re.compile(r"([0-9]+)")
+
+
+def counter_families(named: Mapping[int, str]) -> list[tuple[str, list[int]]]:
+    """Group the counters whose names differ in numbers alone, if there are at least MANY.
+
+    Otherwise each counter is alone. A counter that is alone has an empty family name: it needs no
+    row above it.
+
+    Args:
+        named: the name of each counter, by its number.
+    """
+    rows = sorted(named, key=lambda row: natural_order(named[row]))
+    if len(rows) < MANY:
+        return [("", [row]) for row in rows]
+    families: dict[str, list[int]] = {}
+    for row in rows:
+        families.setdefault(_counted(named[row]), []).append(row)
+    return [(family if len(members) > 1 else "", members) for family, members in families.items()]
+
+
+def _counted(name: str) -> str:
+    """Return what a counter counts: its name without numbers and dangling separators."""
+    words = _NUMBER.sub("", name).replace(" /", "/").split()
+    return " ".join(words).rstrip(" ,_/")
+
+
+def natural_order(text: str) -> tuple[tuple[int, str], ...]:
+    """Return a sort key that orders numbers in names by value: Stream 2 before Stream 10.
+
+    Numbers stay strings, compared by length first: they may have any number of digits.
+    """
+    return tuple(
+        (len(number), number) if at % 2 else (-1, part)
+        for at, part in enumerate(_NUMBER.split(text))
+        if part
+        for number in [part.lstrip("0")]
+    )
+
+
+ALL_PAINTERS: Mapping[Layer | None, PaintLayer] = {**summary.PAINTERS, **PAINTERS}
+"""The painter of each row of LAYERS, by its option."""
+
+
+def draw_rank(
+    rank: SelectedRank, options: DrawOptions, wanted: Callable[[ArgColumn], bool]
+) -> RankTracks:
+    """Draw the selected layers of one rank, with the args for which `wanted` returns True."""
+    painter, records = Painter(wanted), rank.detail
+    idle = None if rank.idle is None else rank.idle.parts
+    computes = not rank.records.tables_only
+    paint_partition(painter, rank.overlap, idle, records.strings, records.rank, computes=computes)
+    if Layer.ARROWS in options.layers:
+        expect_arrows(painter, records)
+    for layer in LAYERS:
+        drawn = rank.records if layer.in_summary else records
+        is_wanted = layer.option is None or layer.option in options.layers
+        if is_wanted and holds_any(drawn, layer):
+            ALL_PAINTERS[layer.option](LayerDrawing(painter, layer, rank, options))
+    arrows, omissions = 0, tuple[Omission, ...]()
+    if Layer.ARROWS in options.layers:
+        next_id, lost = paint_arrows(painter, records, 1)
+        arrows = next_id - 1
+        if lost:
+            reason = "arrows with an end in a layer that is not drawn"
+            omissions = (Omission(reason, lost, records.rank, code=OmissionCode.ARROW_CUT),)
+    return RankTracks(records.rank, tuple(painter.tracks), arrows, omissions)

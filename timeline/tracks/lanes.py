@@ -1,4 +1,4 @@
-"""Lanes for slices that overlap: as few as possible, none of whose slices cross."""
+"""Lanes for overlapping slices: as few as possible, with no crossing slices in any of them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import are_exceeded, split_at_gaps
 
 SHORT_RUN = 32
-"""Runs of up to so many slices are worked on together with others, longer ones one by one."""
+"""Longest run of slices that is handled together with others."""
 RUNS_AT_ONCE = 1 << 14
-"""Short runs that are worked on together."""
+"""Number of short runs that are handled together."""
 FOREVER_NS = 1 << 64
 """Later than any end."""
 
@@ -42,7 +42,7 @@ def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     crowded[1:] = start_ns[1:] < reach_ns[:-1]
     if not crowded.any():
         return lane
-    # Only runs of slices that touch an earlier one need care; each run begins with a free one.
+    # Only runs of slices that overlap an earlier one matter; each begins with one that does not.
     member = crowded.copy()
     member[:-1] |= crowded[1:]
     rows = np.flatnonzero(member)
@@ -59,10 +59,10 @@ def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
 
 
 def _fill_runs(lane: Int64, start_ns: Int64, end_ns: Int64, first: Rows, length: Int64) -> None:
-    """Lanes of many short runs: the first slices of all, then the second ones, and so on."""
+    """Assign the lanes of many short runs: the first slices of all, then the second, and so on."""
     order = np.argsort(-length, kind="stable")
     first, length = first[order], length[order]
-    # A run of n slices needs n lanes at most; none is busy before the first of its slices.
+    # A run of n slices needs at most n lanes; none is busy before its first slice.
     busy_until = np.full((len(first), int(length.max(initial=0))), np.iinfo(np.int64).min)
     for turn in range(busy_until.shape[1]):
         runs = int(np.searchsorted(-length, -turn, side="left"))
@@ -74,7 +74,7 @@ def _fill_runs(lane: Int64, start_ns: Int64, end_ns: Int64, first: Rows, length:
 
 
 def _fill_run(lane: Int64, start_ns: Int64, end_ns: Int64, rows: Rows) -> None:
-    """Lanes of one run."""
+    """Assign the lanes of one run."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     for row, begin, end in zip(
@@ -88,10 +88,10 @@ def _fill_run(lane: Int64, start_ns: Int64, end_ns: Int64, rows: Rows) -> None:
 
 
 def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
-    """Assign each slice the lowest lane in which it crosses nothing; nesting is allowed.
+    """Assign each slice the lowest lane in which it crosses nothing; slices may nest.
 
-    Call stacks nest, and then there is one lane. Where a call crosses another (a profiler's step
-    that ends inside a function), it moves to the next lane with all its length.
+    Call stacks nest and take one lane. A call that crosses another (a profiler's step that ends
+    inside a function) moves to the next lane as a whole.
 
     Args:
         start_ns, end_ns: (n,) int64, in any order.
@@ -101,25 +101,25 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     """
     lane = np.zeros(len(start_ns), np.int64)
     for rows in split_at_gaps(start_ns, end_ns):
-        # A slice that crosses none changes nothing for others, and there are few that do.
+        # A slice that crosses none does not affect others, and few slices cross any.
         left = rows[_in_a_crossing(start_ns[rows], end_ns[rows])]
         lane[left] = _first_that_nest(start_ns[left], end_ns[left])
     return lane
 
 
 def _in_a_crossing(start_ns: Int64, end_ns: Int64) -> Bool:
-    """Which slices cross any other one; they are in order of start, the outer one first."""
-    found = are_exceeded(start_ns, end_ns)
-    if found.any():
-        # Seen backwards in time, the later one of two that cross is the earlier one.
+    """Return True for each slice that crosses another; input by start, the outer slice first."""
+    crossing = are_exceeded(start_ns, end_ns)
+    if crossing.any():
+        # With time reversed, the later of two crossing slices is the earlier one.
         back = np.lexsort((start_ns, -end_ns))
-        found[back] |= are_exceeded(-end_ns[back], -start_ns[back])
-    return found
+        crossing[back] |= are_exceeded(-end_ns[back], -start_ns[back])
+    return crossing
 
 
 def _first_that_nest(start_ns: Int64, end_ns: Int64) -> list[int]:
-    """The lowest lane of each slice in which nothing open ends before it; in the same order."""
-    found = []
+    """Return for each slice, in order, the lowest lane with no open slice that ends before it."""
+    lanes = []
     stacks: list[list[int]] = [[FOREVER_NS]]
     closing: list[tuple[int, int]] = []
     ends = _LaneEnds()
@@ -134,15 +134,15 @@ def _first_that_nest(start_ns: Int64, end_ns: Int64) -> list[int]:
         stacks[taken].append(end)
         ends.set(taken, end)
         heapq.heappush(closing, (end, taken))
-        found.append(taken)
-    return found
+        lanes.append(taken)
+    return lanes
 
 
 class _LaneEnds:
-    """When the innermost open slice of each lane ends; the last lane is always free.
+    """End of the innermost open slice of each lane; the last lane is always free.
 
-    A binary tree: the greater of two ends stands above both, so that finding and setting one takes
-    the logarithm of the number of lanes.
+    A binary tree whose nodes hold the greater of two ends, so that lookup and update are
+    logarithmic in the number of lanes.
     """
 
     def __init__(self) -> None:
@@ -150,7 +150,7 @@ class _LaneEnds:
         self._latest = [FOREVER_NS] * 2
 
     def first_from(self, end_ns: int) -> int:
-        """The lowest lane whose open slice does not end before a moment, or that has none."""
+        """Return the lowest lane that is free or whose open slice does not end before `end_ns`."""
         latest, lanes, at = self._latest, self._lanes, 1
         while at < lanes:
             at *= 2
@@ -159,7 +159,7 @@ class _LaneEnds:
         return at - lanes
 
     def set(self, lane: int, end_ns: int) -> None:
-        """Note when the innermost open slice of a lane ends."""
+        """Set the end of the innermost open slice of a lane."""
         if lane == self._lanes - 1:
             self._double()
         latest, at = self._latest, lane + self._lanes
@@ -172,18 +172,18 @@ class _LaneEnds:
             latest[at] = greater
 
     def _double(self) -> None:
-        """Make room for as many lanes again, which are free."""
+        """Double the number of lanes; the new ones are free."""
         latest, lanes = self._latest, self._lanes
-        made = [FOREVER_NS] * (4 * lanes)
+        doubled = [FOREVER_NS] * (4 * lanes)
         first = 1
         while first <= lanes:
             # A level of the tree becomes the left half of the next one.
-            made[2 * first : 3 * first] = latest[first : 2 * first]
+            doubled[2 * first : 3 * first] = latest[first : 2 * first]
             first *= 2
-        self._latest, self._lanes = made, 2 * lanes
+        self._latest, self._lanes = doubled, 2 * lanes
 
 
 def rows_by_lane(rows: Rows, lane: Int64) -> list[Rows]:
-    """The rows of each lane, in their own order; those of one lane where there are none."""
+    """Split rows by lane, keeping their order; one empty part if there are no rows."""
     order = np.argsort(lane, kind="stable")
     return np.split(rows[order], np.flatnonzero(np.diff(lane[order])) + 1)

@@ -16,7 +16,7 @@ from timeline.records.clock import ClockMove
 
 
 class ArgKind(enum.Enum):
-    """How the values of an arg are to be read."""
+    """Type of the values of an arg."""
 
     INTEGER = enum.auto()
     NUMBER = enum.auto()
@@ -26,16 +26,16 @@ class ArgKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Arg(Columnar):
-    """One arg of all slices of a track: n values, and which slices have it."""
+    """One arg of all slices of a track: n values, and a mask of the slices that have it."""
 
     name: str
     kind: ArgKind
     values: npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.float64]
     present: Bool
     default: bool = True
-    """Whether it is drawn unless all or no args are asked for."""
+    """True if it is drawn by default, when neither all args nor none are selected."""
     of_several: bool = False
-    """Whether it tells what a merged slice stands for."""
+    """True if it describes what a merged slice stands for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +46,12 @@ class Arrows(Columnar):
     arrow: Int64
 
     def between(self, first: int, stop: int) -> Arrows:
-        """The arrows of slices `first` to `stop`, which are numbered from 0 then."""
+        """Return the arrows of slices `first` to `stop`, renumbered from 0."""
         begin, end = np.searchsorted(self.slice, [first, stop])
         return Arrows(self.slice[begin:end] - first, self.arrow[begin:end])
 
     def of(self, rows: Rows) -> Arrows:
-        """The arrows of some slices, in any order, which are numbered in that order then."""
+        """Return the arrows of slices in any order, renumbered in that order."""
         begin = np.searchsorted(self.slice, rows, side="left")
         count = np.searchsorted(self.slice, rows, side="right") - begin
         slices = np.repeat(np.arange(len(rows)), count)
@@ -62,7 +62,7 @@ _NO_ARROWS = Arrows(np.empty(0, np.intp), np.empty(0, np.int64))
 
 
 def no_arrows() -> Arrows:
-    """No arrow at all."""
+    """Return the shared empty Arrows."""
     return _NO_ARROWS
 
 
@@ -74,9 +74,9 @@ MERGED = -1
 class Coarse(Columnar):
     """Slices of one track, some of which stand for several.
 
-    row: (n,) the slice an element is, or MERGED; start_ns, end_ns: (n,); count and busy_ns: (n,)
-    how many slices it stands for and their summed length. The names of merged slices are pairs
-    (owner, name) with a count and a summed length each, ascending by owner, then name.
+    row: (n,) index of the slice that an element is, or MERGED; start_ns, end_ns: (n,); count and
+    busy_ns: (n,) number of slices it stands for and their summed length. The names of merged slices
+    are pairs (owner, name) with a count and a summed length each, ascending by owner, then name.
     """
 
     start_ns: Int64
@@ -93,7 +93,7 @@ class Coarse(Columnar):
         return len(self.start_ns)
 
     def between(self, first: int, stop: int) -> Coarse:
-        """Elements `first` to `stop`, which are numbered from 0 then, as their slices are."""
+        """Return elements `first` to `stop`, renumbered from 0 together with their slices."""
         begin, end = np.searchsorted(self.owner, [first, stop])
         row = self.row[first:stop]
         return Coarse(
@@ -126,20 +126,20 @@ class Slices(Columnar):
     arrows: Arrows = field(default_factory=no_arrows)
     nested: bool = False
     coarse: Coarse | None = None
-    """What those slices stand for that were merged; None while each is a record."""
+    """Content of merged slices; None while each slice is one record."""
     own_category: Category | None = None
-    """The category of a row whose slices are not what others of their kind are, such as waits."""
+    """Category of a row that differs from others of its kind, such as waits; None otherwise."""
 
     @property
     def category(self) -> Category:
-        """What viewers group them by."""
+        """Return the category by which viewers group the slices."""
         return self.own_category or SLICES[self.kind].category
 
     def __len__(self) -> int:
         return len(self.start_ns)
 
     def moved(self, move: ClockMove) -> Slices:
-        """These slices, moved to another clock."""
+        """Return the slices with their times moved to another clock."""
         start_ns, end_ns = move.of(self.start_ns), move.of(self.end_ns)
         coarse = self.coarse
         if coarse is not None:
@@ -147,7 +147,7 @@ class Slices(Columnar):
         return replace(self, start_ns=start_ns, end_ns=end_ns, coarse=coarse)
 
     def take(self, rows: Rows | slice, arrows: Arrows) -> Slices:
-        """Some of the slices, each as a record of its own, with their arrows."""
+        """Return the slices at `rows`, each as a record of its own, with these arrows."""
         return replace(
             self,
             start_ns=self.start_ns[rows],
@@ -162,13 +162,13 @@ class Slices(Columnar):
         )
 
     def between(self, first: int, stop: int) -> Slices:
-        """Slices `first` to `stop`, and what they stand for where they were merged."""
-        made = self.take(slice(first, stop), self.arrows.between(first, stop))
+        """Return slices `first` to `stop`, with what merged ones stand for."""
+        part = self.take(slice(first, stop), self.arrows.between(first, stop))
         coarse = self.coarse
-        return made if coarse is None else replace(made, coarse=coarse.between(first, stop))
+        return part if coarse is None else replace(part, coarse=coarse.between(first, stop))
 
     def with_args(self, wanted: Callable[[Arg], bool]) -> Slices:
-        """These slices with no args but the wanted ones."""
+        """Return the slices with only the wanted args."""
         args = tuple(arg for arg in self.args if wanted(arg))
         return self if len(args) == len(self.args) else replace(self, args=args)
 
@@ -181,10 +181,10 @@ class Samples(Columnar):
     value: Float64
     unit: str
     left_out: int = 0
-    """Samples that were thinned out."""
+    """Number of samples that were thinned out."""
 
     def moved(self, move: ClockMove) -> Samples:
-        """These samples, moved to another clock."""
+        """Return the samples with their times moved to another clock."""
         return replace(self, time_ns=move.of(self.time_ns))
 
     def __len__(self) -> int:
@@ -208,35 +208,35 @@ class Track:
 
     @property
     def size_layer(self) -> SizeLayer | None:
-        """What it has its resolution with; None for a row that only holds others."""
+        """Return the layer that it shares a resolution with; None if it only holds other rows."""
         if isinstance(self.content, Slices):
             return self.content.kind.value
         return COUNTERS if isinstance(self.content, Samples) else None
 
 
 def element_count(tracks: Iterable[Track]) -> int:
-    """All slices and samples of tracks."""
+    """Return the number of slices and samples of all tracks."""
     return sum(len(track.content or ()) for track in tracks)
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """A whole timeline: tracks, parents before children, and what is known of its clock.
+    """A whole timeline: its tracks, parents before children, and its clock.
 
-    attributes are facts about it for people and programs (tool, selection, losses).
+    attributes: facts about the timeline for people and programs (tool, selection, losses).
     """
 
     tracks: tuple[Track, ...]
     first_ns: int
     wall_offset_ns: int | None
-    """Wall time less the clock of the tracks; None where it is unknown."""
+    """Wall time minus the clock of the tracks; None if unknown."""
     attributes: tuple[tuple[str, str], ...] = ()
 
     @property
     def slice_count(self) -> int:
-        """All slices of all tracks."""
+        """Return the number of slices on all tracks."""
         return sum(len(track.content) for track in self.tracks if isinstance(track.content, Slices))
 
 
 ARROW_REASON = "arrows with an end that is merged with others"
-"""Why arrows are left out whose slice stands for several."""
+"""Reason for leaving out arrows that touch a merged slice."""

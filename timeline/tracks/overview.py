@@ -1,4 +1,4 @@
-"""The row of the steps of all ranks, which is seen before anything is unfolded."""
+"""The row of the steps of all ranks, which is visible before anything is unfolded."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ LENGTHS = "How long they took"
 
 @dataclass(frozen=True)
 class _Steps:
-    """The steps of all ranks, in order of time, and their periods on ranks.
+    """The steps of all ranks in order of time, and the period of each on each rank.
 
-    rank, row, graph, step, start_ns and end_ns: of each period (n,), by rank; row: that of the
-    rank's steps. which: (n,) the step that a period is of. first: (k,) the first one of each step.
+    Periods (n,), by rank: rank, graph, step, start_ns, end_ns, and row, the index among the rank's
+    steps. which: (n,) index of the step that a period belongs to. first: (k,) index of the first
+    period of each step.
     """
 
     rank: Int64
@@ -42,19 +43,19 @@ class _Steps:
 
     @classmethod
     def of(cls, facts: Sequence[RankFacts]) -> _Steps:
-        """Find the steps of some ranks.
+        """Find the steps of these ranks.
 
-        Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
-        several graphs.
+        Ranks number their graphs separately, so a step is matched by its number alone unless a rank
+        has several graphs.
         """
         periods = [np.zeros((6, 0), np.int64), *map(_periods, facts)]
         rank, row, graph, step, start_ns, end_ns = np.concatenate(periods, axis=1)
         keys = (graph, step) if _has_several_graphs(facts) else (step,)
-        found = group_by(len(step), keys)
-        order = np.lexsort((found.first, found.least(start_ns), found.greatest(end_ns)))
+        groups = group_by(len(step), keys)
+        order = np.lexsort((groups.first, groups.least(start_ns), groups.greatest(end_ns)))
         place = np.empty(len(order), np.intp)
         place[order] = np.arange(len(order))
-        which, first = place[found.group], found.first[order]
+        which, first = place[groups.group], groups.first[order]
         return cls(rank, row, graph, step, start_ns, end_ns, which, first)
 
     def __len__(self) -> int:
@@ -62,22 +63,25 @@ class _Steps:
 
     @property
     def length_ns(self) -> Int64:
-        """How long each period is, (n,)."""
+        """Return the length of each period, (n,)."""
         return self.end_ns - self.start_ns
 
     @property
     def begin_ns(self) -> Int64:
-        """When each step begins (k,): on its first rank, or where the step before ended on all."""
+        """Return the begin of each step, (k,): on its first rank, or the end of the step before.
+
+        The step before ends where its last rank ends.
+        """
         first_ns, stop_ns = GroupBy(self.which, self.first).least(self.start_ns), self.stop_ns
         return np.maximum(first_ns, np.append(first_ns[:1], stop_ns[:-1]))
 
     @property
     def stop_ns(self) -> Int64:
-        """When each step ends on its last rank, (k,)."""
+        """Return the end of each step on its last rank, (k,)."""
         return GroupBy(self.which, self.first).greatest(self.end_ns)
 
     def first_by(self, values: Int64) -> Rows:
-        """Return the period of each step (k,) of which the value is least, the first of equals."""
+        """Return the period with the least value for each step, (k,); the first of equal ones."""
         order = np.lexsort((values, self.which))
         return order[np.searchsorted(self.which[order], np.arange(len(self)))]
 
@@ -100,7 +104,7 @@ def _periods(facts: RankFacts) -> Int64:
 def paint_overview(
     painter: Painter, facts: Sequence[RankFacts], slowest: SlowStep | None = None
 ) -> None:
-    """Draw the steps of all ranks, and how long they took below; nothing where there are none."""
+    """Draw the steps of all ranks, and their lengths below; nothing if there are no steps."""
     steps = _Steps.of(facts)
     if not len(steps):
         return
@@ -122,10 +126,10 @@ def paint_overview(
 
 
 def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
-    """By how much something took longer than before, called so that the UI colours it well.
+    """Describe how much longer something took than before, in words that the UI colours well.
 
-    It takes a hue from a name without its digits. In version 52 these words make what is slower red
-    and what is faster green, whatever the time, because its unit stays the same.
+    The UI derives a hue from the name without its digits. In version 52 these words make slower
+    ones red and faster ones green for any length, because the unit stays the same.
     """
     delta_ns = after_ns - before_ns
     if not delta_ns:
@@ -136,7 +140,7 @@ def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
 
 
 def _length_labels(steps: _Steps) -> Iterator[str]:
-    """How far each step, where it took longest, is from the median of all of them."""
+    """Label each step with the distance of its longest period from the median over all steps."""
     lengths_ns = GroupBy(steps.which, steps.first).greatest(steps.length_ns).tolist()
     median_ns = statistics.median_low(lengths_ns)
     for step, length_ns in zip(steps.step[steps.first].tolist(), lengths_ns, strict=True):
@@ -149,7 +153,7 @@ def _length_labels(steps: _Steps) -> Iterator[str]:
 def paint_steps_of_run(
     painter: Painter, parent: int, order: int, facts: Sequence[RankFacts], run: str
 ) -> None:
-    """Draw the steps of all ranks of one of several runs on a row that is called like the run."""
+    """Draw the steps of all ranks of one of several runs on a row named after the run."""
     steps = _Steps.of(facts)
     if not len(steps):
         return
@@ -159,7 +163,10 @@ def paint_steps_of_run(
 
 
 def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
-    """When each step begins on its first rank, by graph (NO_GRAPH unless a rank has several)."""
+    """Return the begin of each step on its first rank, by graph and step number.
+
+    The graph is NO_GRAPH unless a rank has several graphs.
+    """
     steps = _Steps.of(facts)
     graphs = steps.graph[steps.first].tolist()
     if not _has_several_graphs(facts):
@@ -184,8 +191,8 @@ def _drawn(
             is_slowest &= graph == slowest.graph
     labels = [
         (f"Graph {of} Step {number}" if several else f"Step {number}")
-        + (" (slowest)" if told else "")
-        for of, number, told in zip(graph.tolist(), step.tolist(), is_slowest.tolist(), strict=True)
+        + (" (slowest)" if slow else "")
+        for of, number, slow in zip(graph.tolist(), step.tolist(), is_slowest.tolist(), strict=True)
     ]
     args = [integers("iteration", step)]
     args += _comparison(steps) if len(facts) > 1 else _spent(steps, facts)
@@ -194,7 +201,7 @@ def _drawn(
 
 
 def _comparison(steps: _Steps) -> list[ArgColumn]:
-    """Which rank took longest and shortest, and how far they are apart."""
+    """Return args with the slowest and the fastest rank of each step, and their difference."""
     length_ns = steps.length_ns
     slow, fast = steps.first_by(-length_ns), steps.first_by(length_ns)
     slowest_ns, fastest_ns = length_ns[slow], length_ns[fast]
@@ -209,7 +216,7 @@ def _comparison(steps: _Steps) -> list[ArgColumn]:
 
 
 def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
-    """How the steps of the only rank were spent."""
+    """Return args with how the steps of the only rank were spent."""
     if not len(steps):
         return []
     (rank,) = facts

@@ -1,4 +1,4 @@
-"""Painter: makes tracks of tables, numbers them, gives them lanes, and joins slices by arrows."""
+"""Painter, which turns tables into numbered tracks with lanes and connects slices by arrows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOT_DRAWN = -1
 
 @dataclass(frozen=True)
 class ArgColumn:
-    """One arg of all rows of a table; `given` tells which of some values there are."""
+    """One arg of all rows of a table; `given` returns a mask of the values that are present."""
 
     name: str
     kind: ArgKind
@@ -33,7 +33,7 @@ class ArgColumn:
     default: bool
 
     def at(self, rows: Rows | None) -> Arg | None:
-        """The arg of some rows, or of all; None where none has it."""
+        """Return the arg of these rows (None: all), or None if no row has it."""
         values = _at(self.values, rows)
         if is_constant(values) and len(values):
             present = constant(self.given(values[:1])[0], len(values), np.bool_)
@@ -49,7 +49,7 @@ class ArgColumn:
 def integers(
     name: str, values: Int64, absent: int | None = None, *, default: bool = True
 ) -> ArgColumn:
-    """An integer arg; rows that hold the sentinel do not have it."""
+    """Declare an integer arg; rows that hold the sentinel `absent` do not have it."""
 
     def given(some: npt.NDArray[Any]) -> Bool:
         return np.ones(len(some), np.bool_) if absent is None else some != absent
@@ -58,17 +58,17 @@ def integers(
 
 
 def sizes(name: str, values: Int64) -> ArgColumn:
-    """An integer arg that only rows above zero have."""
+    """Declare an integer arg that only rows above zero have."""
     return ArgColumn(name, ArgKind.INTEGER, values, lambda some: some > 0, default=True)
 
 
 def names(name: str, codes: np.ndarray, *, default: bool = True) -> ArgColumn:
-    """An arg of names; rows without a name do not have it."""
+    """Declare an arg of names; rows without a name do not have it."""
     return ArgColumn(name, ArgKind.NAME, codes, lambda some: some != NO_NAME, default)
 
 
 def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
-    """An arg of real numbers; rows whose number is not finite do not have it."""
+    """Declare an arg of real numbers; rows whose number is not finite do not have it."""
     return ArgColumn(name, ArgKind.NUMBER, values, np.isfinite, default)
 
 
@@ -76,8 +76,8 @@ def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
 class SliceTable:
     """Slices to draw on one row: the columns of a table, and their args.
 
-    rows: those of the table that are drawn, None for all of them. flow_end: the table, where
-    arrows may end at its rows. category: where it is not that of the kind.
+    rows: the rows of the table to draw, None for all. flow_end: the table, if arrows may end at its
+    rows. category: the category if it differs from that of the kind.
     """
 
     start_ns: Int64
@@ -91,10 +91,10 @@ class SliceTable:
 
 
 class Painter:
-    """Collects tracks: numbers them, and parts slices that overlap into lanes."""
+    """Collects tracks: numbers them, and splits overlapping slices into lanes."""
 
     def __init__(self, wanted: Callable[[ArgColumn], bool] = lambda _: True) -> None:
-        """wanted: which args are drawn."""
+        """wanted: returns True for each arg to draw."""
         self.tracks: list[Track] = []
         self._wanted = wanted
         self._slice_numbers: dict[FlowEnd, Codes | Int64] = {}
@@ -110,7 +110,7 @@ class Painter:
         description: str,
         rank: int | None = None,
     ) -> int:
-        """Add a row that only holds others; its id."""
+        """Add a row that only holds others; return its id."""
         return self._add(name, parent, order, description, None, rank)
 
     def add_flat_row(
@@ -123,7 +123,7 @@ class Painter:
         rank: int | None,
         description: str,
     ) -> None:
-        """Add a row of slices without nesting; where they overlap it gets lanes."""
+        """Add a row of slices that do not nest; overlapping ones get lanes."""
         rows = _by_start(drawn)
         lane = flat_lanes(_at(drawn.start_ns, rows), _at(drawn.end_ns, rows))
         for lane_rows in _by_lane(rows, lane):
@@ -140,7 +140,7 @@ class Painter:
         strings: StringPool,
         description: str,
     ) -> int:
-        """Add one row of slices that must not cross and that may hold other rows; its id."""
+        """Add one row of slices that must not cross and may hold other rows; return its id."""
         slices = self._slices(drawn, drawn.rows, strings, nested=True)
         return self._add(name, parent, order, description, slices, None)
 
@@ -154,7 +154,7 @@ class Painter:
         rank: int,
         description: str,
     ) -> None:
-        """Add a row of slices that nest, such as calls; where they cross it gets lanes."""
+        """Add a row of slices that nest, such as calls; crossing ones get lanes."""
         lane = nested_lanes(_at(drawn.start_ns, drawn.rows), _at(drawn.end_ns, drawn.rows))
         for lane_rows in _by_lane(drawn.rows, lane):
             self._add_lane(
@@ -220,7 +220,7 @@ class Painter:
         return number
 
     def reserve(self, counts: Mapping[FlowEnd, int]) -> None:
-        """Prepare to remember as which slices the rows of tables are drawn, given their lengths."""
+        """Prepare to record the slice numbers of the rows of tables with these lengths."""
         few = sum(counts.values()) <= np.iinfo(np.int32).max
         dtype: Any = np.int32 if few else np.int64
         for kind, count in counts.items():
@@ -235,20 +235,20 @@ class Painter:
             self._slice_numbers[kind][which] = np.arange(first, self._next_number)
 
     def slice_numbers(self, kind: FlowEnd, rows: Int64) -> Codes | Int64:
-        """The slices that rows of a table are drawn as, NOT_DRAWN where a row is not drawn.
+        """Return the number of the slice of each row of a table, NOT_DRAWN if it is not drawn.
 
         Slices that arrows may touch are numbered over all tracks.
         """
         return self._slice_numbers[kind][rows]
 
     def connect(self, source: Int64, target: Int64, first_id: int) -> None:
-        """Draw arrows, which are numbered from `first_id`, between `slice_numbers`.
+        """Draw arrows, numbered from `first_id`, between slices given by `slice_numbers`.
 
-        No further slice numbers can be asked for then.
+        `slice_numbers` must not be called afterwards.
         """
         self._slice_numbers.clear()
         ends = np.stack([source, target], axis=1).reshape(-1)
-        # Arrows of one slice are in their own order.
+        # A stable sort keeps the arrows of one slice in their own order.
         order = np.argsort(ends, kind="stable")
         ends = ends[order]
         bounds = np.searchsorted(ends, [*(first for _, first in self._marked), self._next_number])
@@ -269,7 +269,7 @@ class Painter:
 
 @dataclass(frozen=True)
 class LayerDrawing:
-    """One layer of one rank to be painted: what is known of it, of whom, and how."""
+    """One layer of one rank to be painted, with the painter and the options."""
 
     painter: Painter
     layer: LayerSpec
@@ -277,10 +277,10 @@ class LayerDrawing:
     options: DrawOptions
 
     def add_row(self, name: str = "", position: int = 0, description: str = "") -> int:
-        """Add the row that holds all rows of the layer; its id.
+        """Add the row that holds all rows of the layer; return its id.
 
-        name: where the profile names it. position: which it is of several rows of the layer.
-        description: what it says of itself, where that is not what the layer says.
+        name: the name in the profile, empty for that of the layer. position: place among several
+        rows of the layer. description: replaces the description of the layer unless empty.
         """
         layer, named = self.layer, name or self.layer.name
         described = description or layer.description.format(name=named)
@@ -290,11 +290,11 @@ class LayerDrawing:
 
 
 PaintLayer = Callable[[LayerDrawing], None]
-"""Adds the rows of a layer, if there are any, and what is on them."""
+"""Adds the rows of a layer, if there are any, with their content."""
 
 
 def _by_start(drawn: SliceTable) -> Rows | None:
-    """The rows in order of start, then of end; None where those are all rows as they are."""
+    """Return the rows in order of start, then end; None if all rows are in order already."""
     start_ns = _at(drawn.start_ns, drawn.rows)
     if (start_ns[1:] > start_ns[:-1]).all():
         return drawn.rows
@@ -303,12 +303,12 @@ def _by_start(drawn: SliceTable) -> Rows | None:
 
 
 def _by_lane(rows: Rows | None, lane: Int64) -> Sequence[Rows | None]:
-    """The rows of each lane; None for all rows where there is a single lane of them."""
+    """Return the rows of each lane; as they are (None: all) if there is a single lane."""
     if not lane.any():
         return [rows]
     return rows_by_lane(np.arange(len(lane)) if rows is None else rows, lane)
 
 
 def _at(values: npt.NDArray[Any], rows: Rows | None) -> npt.NDArray[Any]:
-    """The values of some rows, or of all, which are not copied."""
+    """Return the values of these rows, or all values uncopied for None."""
     return values if rows is None else take(values, rows)

@@ -1,36 +1,38 @@
-"""The row of a rank that parts its time: computing, exposed communication, copies, idle by cause.
+"""The row of a rank's time: computing, exposed communication, copies, and idle by cause.
 
-It is drawn with the rank, before it is known who waited for whom; `with_waits` then parts exposed
-communication into waiting and transfer.
+It is drawn with the rank, before the waits between ranks are known; `with_waits` then splits
+exposed communication into waiting and transfer, and `with_piece_args` adds args to all pieces.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
 from timeline.analysis.idle.idle_sums import CAUSES, IdleParts
 from timeline.analysis.overlap import Overlap
+from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.exposed_waiting import delayed_until
 from timeline.analysis.waits.waiting import Waits
-from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, ascending, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs
+from timeline.columns.distinct import distinct, distinct_pairs, distinct_values, map_values
 from timeline.columns.intervals import IntervalSet, open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.selection import why_unread
 from timeline.tracks import descriptions
-from timeline.tracks.model import MERGED, Coarse, Slices, Track, no_arrows
+from timeline.tracks.model import MERGED, Arg, ArgKind, Coarse, Slices, Track, no_arrows
 from timeline.tracks.painter import Painter, SliceTable, names
-from timeline.units import spell_short
+from timeline.units import spell_short, spell_tenths
 
 PARTITION = "Where time goes"
-"""What the row is called where it is not that of the rank itself."""
+"""Name of the row where it is not the row of the rank itself."""
 COMPUTING, EXPOSED, COPIES, IDLE = "Computing", "Exposed communication", "Copies", "Idle"
 COMMUNICATION, TRANSFER = "Communication", "Transfer"
 WAITING_FOR, DELAYED_BY = "Waiting for", "Transfer delayed by"
@@ -39,7 +41,7 @@ _FIRST = -1
 
 
 def is_partition(track: Track) -> bool:
-    """Whether a row parts the time of a rank."""
+    """Return True if the row splits the time of a rank."""
     content = track.content
     return isinstance(content, Slices) and content.kind is SliceKind.PARTITION
 
@@ -53,23 +55,23 @@ def paint_partition(
     *,
     computes: bool = True,
 ) -> None:
-    """Draw how the time of a rank was spent, from the first to the last of what it did.
+    """Draw how the time of a rank was spent, from its first to its last activity.
 
-    The slices are disjoint. Those of each name sum up to the part of the overlap analysis, and of
-    idle time by cause, that they are called after.
+    The slices are disjoint. Those of one name add up to the part of the overlap analysis, or of
+    idle time by cause, that they are named after.
 
-    idle: why it idles, None where that was not asked. computes: whether it is recorded when the
-    rank computes; else nothing but its communication is drawn.
+    idle: idle time by cause, None if causes were not asked for. computes: False if computing is not
+    recorded; then only communication is drawn.
     """
-    told = idle is not None and idle.tells_causes
+    has_causes = idle is not None and idle.tells_causes
     whole = (
         (COMPUTING, overlap.computing),
         (EXPOSED, overlap.not_overlapped),
         (COPIES, overlap.copies),
-        *(() if told else ((IDLE, overlap.idle),)),
+        *(() if has_causes else ((IDLE, overlap.idle),)),
     )
     if not computes:
-        told, whole = False, ((COMMUNICATION, overlap.communication),)
+        has_causes, whole = False, ((COMMUNICATION, overlap.communication),)
     parts = [
         _Parts(
             spans.start_ns,
@@ -79,7 +81,7 @@ def paint_partition(
         )
         for name, spans in whole
     ]
-    if idle is not None and told:
+    if idle is not None and has_causes:
         labels = strings.codes(f"{IDLE}: {cause.words}" for cause in CAUSES)
         parts.append(_Parts(idle.start_ns, idle.end_ns, labels[idle.cause], idle.call))
     every = _Parts.concat(parts)
@@ -102,19 +104,19 @@ def paint_partition(
 
 
 def paint_sums(painter: Painter, row: Track) -> None:
-    """Draw one slice below a row of parts, where nothing else is: how long each of them took."""
+    """Draw the sums of the parts of a rank as one slice below a row that has nothing else below."""
     slices = row.content
     assert isinstance(slices, Slices)
     length_ns = np.zeros(len(slices.strings), np.int64)
     np.add.at(length_ns, slices.name, slices.end_ns - slices.start_ns)
     longest = np.argsort(-length_ns, kind="stable")[: np.count_nonzero(length_ns)]
-    told = ", ".join(
+    label = ", ".join(
         f"{slices.strings[code]} {spell_short(int(length_ns[code]))}" for code in longest.tolist()
     )
     drawn = SliceTable(
         slices.start_ns[:1],
         slices.end_ns[-1:],
-        slices.strings.codes([told]),
+        slices.strings.codes([label]),
         SliceKind.NOTE,
     )
     painter.add_flat_row(
@@ -123,7 +125,7 @@ def paint_sums(painter: Painter, row: Track) -> None:
 
 
 class _Parts(ColumnTable):
-    """Parts of the time of a rank; call: the host call in which most of it passed, if it idles."""
+    """Parts of a rank's time; call: the host call that takes most of an idle part."""
 
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
@@ -137,24 +139,24 @@ def with_waits(
     waits: Waits,
     on_disk: frozenset[int],
 ) -> list[Track]:
-    """The rows of a rank, with exposed communication parted into waiting and transfer.
+    """Split exposed communication in the rows of a rank into waiting and transfer.
 
-    Where an op waits and another one transfers, the time counts as waiting, as it does in the
-    figures; where two wait, for the one that began first. So does the part of a transfer that is
-    exposed only because the op waited while the device computed: "Transfer delayed by rank 5". What
-    was merged already stays as it is.
+    If one op waits while another transfers, the time counts as waiting, as in the figures; if two
+    wait, it is that of the one that began first. The part of a transfer that is exposed only
+    because the op waited while the device computed counts as waiting too: "Transfer delayed by rank
+    5". Slices that are merged already stay as they are.
 
     Args:
         waits: those of the rank.
         on_disk: the ranks of the profile, selected or not.
     """
-    made = list(tracks)
+    replaced = list(tracks)
     for at, track in enumerate(tracks):
         content = track.content
         if isinstance(content, Slices) and is_partition(track):
             parted = _parted(content, collectives, waits, on_disk)
-            made[at] = replace(track, content=parted)
-    return made
+            replaced[at] = replace(track, content=parted)
+    return replaced
 
 
 def wait_labels(
@@ -186,9 +188,9 @@ def _parted(
     exposed = np.flatnonzero(is_exposed)
     spans = IntervalSet(slices.start_ns[exposed], slices.end_ns[exposed])
     came_ns, until_ns = delayed_until(spans, start_ns, end_ns, waits)
-    known = waits.transfer_ns != NO_TIME
+    measured = waits.transfer_ns != NO_TIME
     waiting, delayed = _Cover.of(start_ns, came_ns), _Cover.of(came_ns, until_ns)
-    transfer = _Cover.of(came_ns[known], end_ns[known])
+    transfer = _Cover.of(came_ns[measured], end_ns[measured])
     edges_ns = np.concatenate([one.edges_ns for one in (waiting, delayed, transfer)])
     owner, begin_ns, stop_ns = _cut(spans, edges_ns)
     name = np.where(transfer.rows_at(begin_ns) >= 0, strings.code(TRANSFER), strings.code(EXPOSED))
@@ -214,9 +216,9 @@ def _parted(
 
 
 def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
-    """What the pieces stand for: merged ones for as many as before, others for themselves.
+    """Return what the pieces stand for: merged ones for as many as before, others for themselves.
 
-    row: (n,) the slice that each piece is of.
+    row: (n,) the slice that each piece belongs to.
     """
     merged = coarse.row[row] == MERGED
     count = len(row)
@@ -235,7 +237,7 @@ def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
 
 @dataclass(frozen=True)
 class _Cover:
-    """When any of some intervals is open, and the one that began first: disjoint, ascending.
+    """Disjoint, ascending spans in which any interval is open, and the one that began first.
 
     row: (n,) the row of each among the intervals.
     """
@@ -246,7 +248,7 @@ class _Cover:
 
     @classmethod
     def of(cls, start_ns: Int64, end_ns: Int64) -> _Cover:
-        """The cover of intervals in any order, which may be empty and may overlap."""
+        """Cover intervals in any order, which may be empty and may overlap."""
         row = np.argsort(start_ns, kind="stable")
         end_ns = end_ns[row]
         reach_ns = np.maximum.accumulate(end_ns)
@@ -257,17 +259,17 @@ class _Cover:
 
     @property
     def edges_ns(self) -> Int64:
-        """Where what is open changes."""
+        """Return the times at which the open interval changes."""
         return np.concatenate([self.start_ns, self.end_ns])
 
     def rows_at(self, moments_ns: Int64) -> Rows:
-        """The row of the interval that is open at each moment, -1 for none."""
+        """Return the row of the interval that is open at each moment, -1 for none."""
         at = open_at(moments_ns, self.start_ns, self.end_ns)
         return np.where(at >= 0, np.append(self.row, -1)[at], -1)
 
 
 def _cut(spans: IntervalSet, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
-    """The pieces between edges: of which span each is, and its start and end, in order of time."""
+    """Cut spans at edges; return the span, start and end of each piece, in order of time."""
     edges_ns = distinct(edges_ns)
     at = np.searchsorted(spans.start_ns, edges_ns, side="right") - 1
     inside = (at >= 0) & (edges_ns > spans.start_ns[at]) & (edges_ns < spans.end_ns[at])
@@ -275,3 +277,175 @@ def _cut(spans: IntervalSet, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
     owner = np.searchsorted(spans.start_ns, begin_ns, side="right") - 1
     stop_ns = np.minimum(np.append(begin_ns[1:], np.iinfo(np.int64).max), spans.end_ns[owner])
     return owner, begin_ns, stop_ns
+
+
+_KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
+_LEAST_TENTHS = 10
+"""Pieces with a smaller share, in tenths of a percent, get no args."""
+_WHOLE_PERCENT = 100
+_TENTHS_TWICE = 2000
+"""Twice the number of tenths of a percent in a whole, for rounding half up in integers."""
+_NO_ROW = -1
+
+
+@dataclass(frozen=True)
+class StepPeriods:
+    """The periods of the steps of a rank, ascending by start_ns; all columns are (n,)."""
+
+    iteration: Int64
+    start_ns: Int64
+    end_ns: Int64
+
+    def rows_at(self, moments_ns: Int64) -> Rows:
+        """Return the step that began last before each moment if it still runs then, else -1."""
+        row = np.searchsorted(self.start_ns, moments_ns, side="right") - 1
+        return np.where(moments_ns < np.append(self.end_ns, 0)[row], row, _NO_ROW)
+
+
+def step_periods(facts: RankFacts) -> StepPeriods:
+    """Return the periods of the steps of a rank."""
+    start_ns, end_ns = facts.recorded.begin_ns, facts.recorded.end_ns
+    order = np.lexsort((end_ns, start_ns))
+    return StepPeriods(facts.steps.iteration[order], start_ns[order], end_ns[order])
+
+
+def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, ...]:
+    """Add to the pieces of a rank's time the args rank, step, and their share of the step.
+
+    Pieces of the partition also get the collective in which the rank waits or transfers. The share
+    is that of the step in which a piece begins, up to the end of the step; between steps, only the
+    rank is given. Pieces of less than a percent of the step, or between steps of the whole time,
+    get no args: nearly all pieces are that short, and the args would take more bytes than the
+    pieces.
+    """
+    steps = step_periods(facts)
+    with_args = []
+    for track in tracks:
+        content = track.content
+        if isinstance(content, Slices) and content.kind in _KINDS and len(content):
+            args = _args(content, facts, steps)
+            with_args.append(replace(track, content=replace(content, args=(*content.args, *args))))
+        else:
+            with_args.append(track)
+    return tuple(with_args)
+
+
+def _args(slices: Slices, facts: RankFacts, steps: StepPeriods) -> list[Arg]:
+    pieces = _Pieces.that_may_tell(slices, steps)
+    step = steps.rows_at(pieces.start_ns)
+    tenths = _tenths(pieces, steps, step)
+    tells = tenths >= _LEAST_TENTHS
+    pieces, step, tenths = pieces.where(tells), step[tells], tenths[tells]
+    if not len(pieces):
+        return []
+    args = []
+    if slices.kind is SliceKind.PARTITION:
+        op = _ops(pieces, slices, facts.collectives)
+        args.append(pieces.arg("op", ArgKind.NAME, op, op != NO_NAME))
+    rank = constant(facts.rank, len(pieces), np.int64)
+    args.append(pieces.arg("rank", ArgKind.INTEGER, rank))
+    in_step = step != _NO_ROW
+    if in_step.any():
+        shares, which = distinct_values(tenths)
+        share = slices.strings.codes(map(spell_tenths, shares.tolist()))[which]
+        args += [
+            pieces.arg("iteration", ArgKind.INTEGER, steps.iteration[step], in_step),
+            pieces.arg("share_of_step", ArgKind.NAME, share, in_step),
+        ]
+    return [arg for arg in args if arg.present.any()]
+
+
+@dataclass(frozen=True)
+class _Pieces:
+    """Some slices of a track: their rows (k,), start and end, and the row count and span of all."""
+
+    row: Rows
+    rows: int
+    start_ns: Int64
+    end_ns: Int64
+    span_ns: tuple[int, int]
+
+    @classmethod
+    def that_may_tell(cls, slices: Slices, steps: StepPeriods) -> _Pieces:
+        """Take the slices that are not merged and long enough to matter for the shortest step."""
+        first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
+        shortest_ns = int((steps.end_ns - steps.start_ns).min(initial=last_ns - first_ns))
+        length_ns = slices.end_ns - slices.start_ns
+        may_tell = length_ns >= max(shortest_ns, 1) * (2 * _LEAST_TENTHS - 1) // _TENTHS_TWICE
+        if slices.coarse is not None:
+            may_tell &= slices.coarse.row != MERGED
+        row = np.flatnonzero(may_tell)
+        start_ns, end_ns = slices.start_ns[row], slices.end_ns[row]
+        return cls(row, len(slices), start_ns, end_ns, (first_ns, last_ns))
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+    def where(self, holds: Bool) -> _Pieces:
+        """Take the pieces for which the mask holds."""
+        return replace(
+            self,
+            row=self.row[holds],
+            start_ns=self.start_ns[holds],
+            end_ns=self.end_ns[holds],
+        )
+
+    def arg(
+        self,
+        name: str,
+        kind: ArgKind,
+        values: Int64 | Codes,
+        given: Bool | None = None,
+    ) -> Arg:
+        """Return an arg of all slices from values (k,) of these, absent where `given` is False."""
+        column = np.zeros(self.rows, values.dtype)
+        column[self.row] = values
+        present = np.zeros(self.rows, np.bool_)
+        present[self.row] = True if given is None else given
+        return Arg(name, kind, column, present)
+
+
+def _tenths(pieces: _Pieces, steps: StepPeriods, step: Rows) -> Int64:
+    """Return the share of its step that each piece takes, in tenths of a percent.
+
+    Between steps, the share is that of the time of all slices. Shares have two significant digits,
+    so those from ten percent on are whole percents.
+    """
+    in_step = step != _NO_ROW
+    first_ns, last_ns = pieces.span_ns
+    from_ns = np.where(in_step, np.append(steps.start_ns, first_ns)[step], first_ns)
+    until_ns = np.where(in_step, np.append(steps.end_ns, last_ns)[step], last_ns)
+    length_ns = np.minimum(pieces.end_ns, until_ns) - pieces.start_ns
+    whole_ns = np.maximum(until_ns - from_ns, 1)
+    tenths: Int64 = (_TENTHS_TWICE * length_ns + whole_ns) // (2 * whole_ns)
+    percent = (_TENTHS_TWICE // 10 * length_ns + whole_ns) // (2 * whole_ns)
+    return np.where(tenths < _WHOLE_PERCENT, tenths, 10 * percent)
+
+
+def _ops(pieces: _Pieces, slices: Slices, collectives: RankCollectives) -> Codes:
+    """Return the collective in which each piece of exposed communication begins, else NO_NAME.
+
+    If several run at once, it is the one that began first, for which waiting is counted too.
+    """
+    ops, strings = collectives.ops, slices.strings
+    communicates = map_values(slices.name[pieces.row], partial(_are_communication, strings))
+    op_names = np.full(len(pieces), NO_NAME, np.int32)
+    if not len(ops) or not communicates.any():
+        return op_names
+    order = np.argsort(ops.start_ns, kind="stable")
+    reach_ns = np.maximum.accumulate(ops.end_ns[order])
+    at_ns = pieces.start_ns[communicates]
+    position = np.searchsorted(reach_ns, at_ns, side="right")
+    row = order[np.minimum(position, len(order) - 1)]
+    goes_on = (position < len(order)) & (ops.start_ns[row] <= at_ns)
+    op_names[communicates] = np.where(
+        goes_on, strings.codes(collectives.strings)[ops.name[row]], NO_NAME
+    )
+    return op_names
+
+
+def _are_communication(strings: StringPool, codes: Codes) -> Bool:
+    labels = (strings[code] for code in codes.tolist())
+    meant = (EXPOSED, TRANSFER)
+    matches = (name in meant or name.startswith((WAITING_FOR, DELAYED_BY)) for name in labels)
+    return np.fromiter(matches, np.bool_, len(codes))

@@ -22,11 +22,11 @@ from timeline.tracks.root_rows import CRITICAL_PATH
 from timeline.units import spell_short
 
 MOST_PATH_ARROWS = 2000
-"""Arrows from rank to rank, to the longest stays first: more would hide what they show."""
+"""Most arrows between ranks, at the longest stays: more would hide what they show."""
 
 
 def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Track, ...]:
-    """The tracks and the rows of the path, which have higher numbers.
+    """Add the rows of the critical path after the tracks, with higher ids.
 
     The row holds every segment. Rows below it hold, by rank, how long the path stayed there each
     time, and arrows run from rank to rank.
@@ -47,10 +47,11 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
     stays = _Stays.of(path.segments)
     table = _drawn_stays(path, stays, strings)
     first = len(painter.tracks)
-    found = list(rows_by_value(stays.rank))
-    lanes = [rows for _, rows in found]
-    for order, (rank, rows) in enumerate(found):
-        # No row of the path is called like that of the rank: old viewers find rows by name alone.
+    by_rank = list(rows_by_value(stays.rank))
+    lanes = [rows for _, rows in by_rank]
+    for order, (rank, rows) in enumerate(by_rank):
+        # No row of the path is named exactly like that of a rank: old viewers look rows up by name
+        # alone.
         painter.add_stacked_row(
             f"On {_named_rank(path, rank, is_read=bool(stays.profiled[rows[0]]))}",
             root,
@@ -64,7 +65,7 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
 
 
 def _last_arrow(track: Track) -> int:
-    """The greatest number of an arrow that touches a track, 0 for none."""
+    """Return the greatest arrow number that touches a track, 0 if there is none."""
     if not isinstance(track.content, Slices):
         return 0
     return int(track.content.arrows.arrow.max(initial=0))
@@ -77,7 +78,7 @@ def _named_rank(path: CriticalPath, rank: int, *, is_read: bool) -> str:
 
 
 def _drawn(path: CriticalPath, strings: StringPool) -> SliceTable:
-    """Every segment."""
+    """Return every segment as a slice."""
     segments = path.segments
     what = strings.codes(path.strings)[segments.name]
     kinds = strings.codes(kind.label for kind in PathKind)
@@ -96,7 +97,7 @@ def _drawn(path: CriticalPath, strings: StringPool) -> SliceTable:
 
 
 def _labels(path: CriticalPath, strings: StringPool) -> Codes:
-    """What each segment is called; equal ones are spelled once."""
+    """Return the label of each segment; equal ones are formatted once."""
     segments = path.segments
     named = np.isin(segments.kind, [PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED], invert=True)
     name = np.where(named, segments.name, NO_NAME)
@@ -131,9 +132,9 @@ def _label(rank: str, kind: PathKind, what: str, call_ns: int) -> str:
 
 
 class _Stays:
-    """Segments of one path that follow each other on one rank, in order of time.
+    """Stays of a path: consecutive segments of one path on one rank, in order of time.
 
-    start_ns, end_ns, rank, profiled, path: (k,). kinds_ns: (k, kinds) how much is of each kind.
+    start_ns, end_ns, rank, profiled, path: (k,). kinds_ns: (k, kinds) time by kind of segment.
     """
 
     def __init__(self, segments: Segments, first: Rows, stay: Rows) -> None:
@@ -147,7 +148,7 @@ class _Stays:
 
     @classmethod
     def of(cls, segments: Segments) -> _Stays:
-        """The stays of all segments, at least one."""
+        """Find the stays of all segments, of which there is at least one."""
         begins = np.ones(len(segments), np.bool_)
         begins[1:] = (segments.rank[1:] != segments.rank[:-1]) | (
             segments.path[1:] != segments.path[:-1]
@@ -156,7 +157,7 @@ class _Stays:
 
 
 def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> SliceTable:
-    """How long the path stayed on a rank, and what it mostly did there."""
+    """Return the stays on ranks as slices that name the two largest kinds of each."""
     most = np.argsort(-stays.kinds_ns, axis=1, kind="stable")[:, :2]
     largest = np.take_along_axis(stays.kinds_ns, most, axis=1)
     labels = strings.codes(
@@ -175,8 +176,8 @@ def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> Slic
         [
             integers("iteration", path.steps.step[stays.path], NO_ID),
             *(
-                integers(f"{kind.label}_ns", np.where(its > 0, its, NO_ID), NO_ID)
-                for kind, its in zip(PathKind, stays.kinds_ns.T, strict=True)
+                integers(f"{kind.label}_ns", np.where(time_ns > 0, time_ns, NO_ID), NO_ID)
+                for kind, time_ns in zip(PathKind, stays.kinds_ns.T, strict=True)
             ),
         ],
     )
@@ -185,7 +186,7 @@ def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> Slic
 def _connect(
     tracks: list[Track], first: int, lanes: Sequence[Rows], stays: _Stays, arrow: int
 ) -> None:
-    """Draw arrows from stays to those that follow them on other ranks, the longest first."""
+    """Draw arrows from stays to those that follow on other ranks, the longest first."""
     moves = np.flatnonzero(
         (stays.rank[1:] != stays.rank[:-1]) & (stays.path[1:] == stays.path[:-1])
     )

@@ -1,4 +1,4 @@
-"""DrawnRank: what is known of one rank, and its rows; and which args of slices are drawn."""
+"""The rows of one rank with its facts, and the choice of args that slices are drawn with."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DrawnRank:
-    """What is known of one rank, and its rows."""
+    """The facts of one rank, and its rows."""
 
     facts: RankFacts
     tracks: RankTracks
 
     def moved(self, move: ClockMove) -> DrawnRank:
-        """The rank, moved to another clock."""
+        """Return the rank moved to another clock."""
         return DrawnRank(self.facts.moved(move), self.tracks.moved(move))
 
 
 def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
-    """The tracks with the args that were asked for, and those that tell what was merged."""
+    """Keep only the selected args of the tracks, and those that describe merged slices."""
     return tuple(
         replace(track, content=track.content.with_args(arg_filter(args)))
         if isinstance(track.content, Slices)
@@ -40,7 +40,7 @@ def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
 
 
 def arg_filter(args: Args) -> Callable[[Arg | ArgColumn], bool]:
-    """Which args are drawn."""
+    """Return a function that is True for each arg to draw."""
 
     def wanted(arg: Arg | ArgColumn) -> bool:
         if args is Args.DEFAULT:
@@ -55,8 +55,8 @@ class RankTracks:
     """The rows of one rank, not yet below those of all ranks.
 
     Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
-    `arrows`. Arrows between ranks count from -1 down. floors: the power of two, by layer, at which
-    slices were merged already.
+    `arrows`. Arrows between ranks count from -1 down. floors: by layer, the level (exponent of two
+    of the resolution) at which slices were merged already.
     """
 
     rank: int
@@ -66,7 +66,7 @@ class RankTracks:
     floors: Mapping[SizeLayer, int] = field(default_factory=dict)
 
     def moved(self, move: ClockMove) -> RankTracks:
-        """The rows, moved to another clock."""
+        """Return the rows moved to another clock."""
         if move.still:
             return self
         return replace(self, tracks=tuple(_moved(track, move) for track in self.tracks))

@@ -1,8 +1,8 @@
-"""The rows without a parent: what they are called, and in which order they are seen.
+"""The rows without a parent: their names and order, and those of text, verdict and notes.
 
-Version 52 of the Perfetto UI sorts them by name alone, whatever order a file gives them; leading
-spaces sort first and are not seen. As soon as one of them has rows below it, it hides those that
-have none in a folded group, so each needs one.
+Version 52 of the Perfetto UI sorts them by name alone, whatever order a file gives; leading spaces
+sort first and are invisible. As soon as one of them has rows below it, the UI hides those that have
+none in a folded group, so each needs one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,14 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
+import numpy as np
+
+from timeline.columns.strings import NO_NAME, StringPool
+from timeline.layers import SliceKind
+from timeline.records.not_given import NO_ID
+from timeline.tracks import descriptions
 from timeline.tracks.model import Track
+from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers, names
 
 WHAT_IS_SLOW = "   What is slow"
 WHAT_CHANGED = "   What changed"
@@ -20,20 +27,23 @@ CRITICAL_PATH = " Critical path"
 NOTES = " Notes"
 
 MOST_BESIDE = 128
-"""Rows of ranks that stand beside each other. Version 52 keeps all rows that are not folded in its
-document, and takes about 3 ms a rank for each redraw, as while one scrolls."""
+"""Most ranks whose rows are not folded.
+
+Version 52 keeps all rows that are not folded in its document, and takes about 3 ms per rank for
+each redraw, as while scrolling.
+"""
 RANKS_OF_FOLDER = 100
 
 SLOWS_OTHERS = "slows the others"
 IDLES_FOR_DATA = "waits for data"
 
 RunRank: TypeAlias = tuple[str, int]
-"""What a run is called, empty for one alone, and a rank of it."""
+"""The name of a run, empty if it is the only one, and the number of a rank in it."""
 
 
 @dataclass(frozen=True)
 class SlowStep:
-    """The step that is called the slowest; graph: None where its number alone tells it."""
+    """The step named the slowest; graph: None if its number alone identifies it."""
 
     graph: int | None
     step: int
@@ -41,7 +51,7 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class Highlights:
-    """What names of rows and slices point at: ranks, each with a remark, and the slowest step.
+    """Remarks on ranks in the names of rows, and the slowest step, marked in the names of slices.
 
     telling: ranks to look at, with a remark or without.
     """
@@ -57,22 +67,22 @@ NOTHING_TO_POINT_AT = Highlights()
 def rank_rows(
     runs: Mapping[str, Iterable[int]], remarks: Mapping[RunRank, str]
 ) -> dict[RunRank, str]:
-    """The names of the rows of ranks: those with a remark come before all others.
+    """Return the names of the rows of ranks; ranks with a remark sort before all others.
 
-    Where a rank has one in any run, its rows of all runs do.
+    If a rank has a remark in any run, its rows of all runs sort first.
 
     Args:
-        runs: the ranks of each run by what it is called, which is empty for one alone.
+        runs: the ranks of each run by the name of the run, which is empty for a single run.
 
     >>> rank_rows({"": (5, 10)}, {("", 5): SLOWS_OTHERS})
     {('', 5): ' Rank 05: slows the others', ('', 10): 'Rank 10'}
     """
     every = [(run, rank) for run, ranks in runs.items() for rank in ranks]
     width = max((len(str(rank)) for _, rank in every), default=1)
-    told = {rank for _, rank in remarks}
+    remarked = {rank for _, rank in remarks}
     names = dict[RunRank, str]()
     for run, rank in every:
-        first = " " if rank in told else ""
+        first = " " if rank in remarked else ""
         name = " ".join(filter(None, (f"{first}Rank {rank:0{width}}", run)))
         remark = remarks.get((run, rank))
         names[run, rank] = f"{name}: {remark}" if remark else name
@@ -80,10 +90,10 @@ def rank_rows(
 
 
 def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) -> dict[RunRank, str]:
-    """The rows, folded at first, that hold ranks without a remark, where there are many ranks.
+    """Return the folded rows above ranks without a remark; none for up to MOST_BESIDE ranks.
 
     Args:
-        names: those of the rows of ranks.
+        names: the names of the rows of ranks.
         telling: ranks that are not folded either.
 
     >>> [*rank_folders({("", rank): f"Rank {rank:03}" for rank in range(130)}).values()][99:101]
@@ -102,27 +112,138 @@ def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) ->
 
 
 def named_rank(name: str) -> int | None:
-    """The rank that the name of a row tells, None if it tells none."""
+    """Return the rank in the name of a row, None if there is none."""
     word, _, rest = name.strip().partition(" ")
     number = rest.partition(" ")[0].rstrip(":")
     return int(number) if word == "Rank" and number.isdecimal() else None
 
 
 def layer_row(place: int, name: str) -> str:
-    """The name of the row of a layer of all ranks, the how manyth it is."""
+    """Return the name of the row of a layer of all ranks, numbered by its place."""
     return f"{place} {name}"
 
 
 def seen_name(name: str) -> str:
-    """A name as it is read."""
+    """Return a name without the spaces that sort it."""
     return name.strip()
 
 
 def in_order(tracks: Sequence[Track]) -> tuple[Track, ...]:
-    """The tracks, of which rows without a parent have the order in which the viewer shows them."""
+    """Set the order of rows without a parent to the order in which the viewer shows them."""
     names = sorted({track.name for track in tracks if track.parent is None})
     place = {name: order for order, name in enumerate(names)}
     return tuple(
         replace(track, order=place[track.name]) if track.parent is None else track
         for track in tracks
     )
+
+
+_NEXT = "See why"
+_PRINT_AGAIN = "tlexport show prints this with its tables"
+
+
+@dataclass(frozen=True)
+class VerdictRow:
+    """Content of the row: its title, a slice for each sentence, and the command that shows why."""
+
+    title: str
+    sentences: tuple[str, ...]
+    see_why: str = ""
+
+
+def with_verdict(
+    tracks: Sequence[Track], verdict: VerdictRow | None, start_ns: int, end_ns: int
+) -> tuple[Track, ...]:
+    """Add the row of the verdict after the tracks, with a higher id.
+
+    Each sentence is a slice as long as the timeline, so that it can be read without zooming and no
+    time is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
+    the next command, which is in the args of each sentence, also has a row of its own.
+    """
+    if verdict is None or not verdict.sentences:
+        return tuple(tracks)
+    painter, strings = Painter(), StringPool()
+    painter.tracks = list(tracks)
+    code = strings.code(verdict.see_why) if verdict.see_why else NO_NAME
+
+    def drawn(texts: Sequence[str]) -> SliceTable:
+        count = len(texts)
+        return SliceTable(
+            np.full(count, start_ns, np.int64),
+            np.full(count, end_ns, np.int64),
+            strings.codes(texts),
+            SliceKind.NOTE,
+            [names("see_why", np.full(count, code, np.int32))],
+        )
+
+    root = painter.add_stacked_row(
+        verdict.title, None, 0, drawn(verdict.sentences), strings, descriptions.VERDICT
+    )
+    more = [verdict.see_why] if verdict.see_why else []
+    painter.add_stacked_row(
+        _NEXT, root, 0, drawn([*more, _PRINT_AGAIN]), strings, descriptions.SEE_WHY
+    )
+    return tuple(painter.tracks)
+
+
+@dataclass(frozen=True)
+class Note:
+    """One note about a timeline: a sentence, and the numbers in it."""
+
+    text: str
+    numbers: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True)
+class Notes:
+    """All notes about a timeline by topic, with a headline that sums them up in one line."""
+
+    headline: str
+    topics: tuple[tuple[str, tuple[Note, ...]], ...]
+
+
+def with_notes(
+    tracks: Sequence[Track], notes: Notes | None, start_ns: int, end_ns: int
+) -> tuple[Track, ...]:
+    """Add the rows of the notes after the tracks, with higher ids.
+
+    Each note is a slice as long as the timeline, so that its text can be read without zooming and
+    no time is added. Topics are rows below.
+    """
+    if notes is None:
+        return tuple(tracks)
+    painter, strings = Painter(), StringPool()
+    painter.tracks = list(tracks)
+    headline = (Note(notes.headline),)
+    root = painter.add_stacked_row(
+        NOTES,
+        None,
+        0,
+        _drawn(headline, start_ns, end_ns, strings),
+        strings,
+        descriptions.NOTES,
+    )
+    for order, (topic, topic_notes) in enumerate(notes.topics):
+        drawn = _drawn(topic_notes, start_ns, end_ns, strings)
+        painter.add_stacked_row(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
+    return tuple(painter.tracks)
+
+
+def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPool) -> SliceTable:
+    count = len(notes)
+    return SliceTable(
+        np.full(count, start_ns, np.int64),
+        np.full(count, end_ns, np.int64),
+        strings.codes(note.text for note in notes),
+        SliceKind.NOTE,
+        _args(notes),
+    )
+
+
+def _args(notes: Sequence[Note]) -> list[ArgColumn]:
+    given = [dict(note.numbers) for note in notes]
+    names = dict.fromkeys(name for numbers in given for name in numbers)
+    return [
+        integers(name, np.array([numbers.get(name, NO_ID) for numbers in given], np.int64), NO_ID)
+        for name in names
+    ]

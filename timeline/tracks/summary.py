@@ -34,10 +34,10 @@ OVERLAP_ROWS = tuple(descriptions.OVERLAP)
 
 
 def _paint_overlap(drawing: LayerDrawing) -> None:
-    """Draw the four rows of the overlap analysis of one rank, and what free time consists of.
+    """Draw the four rows of the overlap analysis of one rank, and the parts of free time.
 
-    Copies and idle have rows only where free time is not all idle, idle also where its causes are
-    known. Of a rank with tables alone communication has one: when it computes is not recorded.
+    Copies and idle have rows only if free time is not all idle, idle also if its causes are known.
+    A rank with tables alone has only the row of communication: its computing is not recorded.
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
@@ -56,13 +56,17 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     idle = drawing.rank.idle
     if records.tables_only:
         rows, idle = rows[1:2], None
-    told = idle is not None and idle.parts.tells_causes
-    if not told and not records.tables_only and overlap.idle.total_ns < overlap.free.total_ns:
+    tells_causes = idle is not None and idle.parts.tells_causes
+    if (
+        not tells_causes
+        and not records.tables_only
+        and overlap.idle.total_ns < overlap.free.total_ns
+    ):
         rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
         painter.add_flat_row(name, parent, order, drawn, records.strings, records.rank, meaning)
-    if idle is not None and told:
+    if idle is not None and tells_causes:
         drawn = _idle_parts(idle.parts, records.strings)
         painter.add_flat_row(
             IDLE,
@@ -76,7 +80,7 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
 
 
 def _idle_parts(parts: IdleParts, strings: StringPool) -> SliceTable:
-    """Idle time by cause, with the host call meanwhile."""
+    """Return idle time by cause, with the host call meanwhile."""
     labels = strings.codes(cause.label for cause in CAUSES)
     return SliceTable(
         parts.start_ns,
@@ -133,7 +137,7 @@ def _paint_graph(
     *,
     named: bool,
 ) -> None:
-    """Iterations with FP/BP and refresh inside, then the waits for data on a row of their own."""
+    """Draw iterations with FP/BP and refresh inside, and the waits for data on another row."""
     records, strings = selected.records, selected.records.strings
     steps = records.steps
     at = np.flatnonzero(rows)
@@ -174,11 +178,11 @@ def _paint_graph(
 
 
 def _step_args(selected: SelectedRank, owner: Int64, is_step: Bool) -> list[ArgColumn]:
-    """Graph and iteration on every slice; how the step was spent on the step itself."""
+    """Return graph and iteration for every slice, and how the step was spent for steps."""
     records, totals = selected.records, selected.step_totals
     args = spent_args(totals, owner, is_step, tells_copies=records.tells_copies)
     if records.tables_only:
-        # What nothing records is left out: idle time, and computing where no file sums it up.
+        # Leave out what is not recorded: idle time, and computing unless a file sums it up.
         summed = ("computing_ns", "not_overlapped_ns", "free_ns") * bool(totals.computing_ns.any())
         args = [
             one for one in args if one.name in ("period_ns", "span_ns", "communication_ns", *summed)
@@ -196,8 +200,11 @@ def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:
 def spent_args(
     totals: OverlapTotals, owner: Int64, shown: Bool, *, tells_copies: bool
 ) -> list[ArgColumn]:
-    """How the steps of some slices were spent, on those that are shown and have device work."""
-    known = shown & totals.known[owner]
+    """Return args with how steps were spent, for slices that are shown and have device work.
+
+    owner: (n,) the step of each slice; shown: (n,) the slices that get the args.
+    """
+    present = shown & totals.known[owner]
     whole_ns = np.maximum(totals.period_ns, 1)
     columns = {
         "period_ns": totals.period_ns,
@@ -213,13 +220,13 @@ def spent_args(
         "idle_percent": rounded_percent(totals.idle_ns, whole_ns),
     }
     return [
-        integers(name, np.where(known, values[owner], NO_ID), NO_ID)
+        integers(name, np.where(present, values[owner], NO_ID), NO_ID)
         for name, values in columns.items()
     ]
 
 
 def rounded_percent(part_ns: Int64, whole_ns: Int64) -> Int64:
-    """The share of the whole, to the nearest percent."""
+    """Return the share of the whole, rounded to the nearest percent."""
     return (part_ns * 200 + whole_ns) // (2 * whole_ns)
 
 
@@ -266,8 +273,8 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
         descriptions.PROFILER_STEPS,
     )
     start_ns, end_ns = selected.cut.recorded.on_device(selected.cut.membership)
-    known = np.flatnonzero(start_ns[at] != NO_TIME)
-    on_device = at[known]
+    started = np.flatnonzero(start_ns[at] != NO_TIME)
+    on_device = at[started]
     painter.add_flat_row(
         "Step on device",
         parent,
@@ -275,7 +282,7 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
         SliceTable(
             start_ns[on_device],
             end_ns[on_device],
-            strings.codes(f"Step {iterations[row]}" for row in known.tolist()),
+            strings.codes(f"Step {iterations[row]}" for row in started.tolist()),
             SliceKind.STEP,
             _step_args(selected, on_device, np.ones(len(on_device), np.bool_)),
         ),
@@ -310,4 +317,4 @@ PAINTERS: Mapping[Layer | None, PaintLayer] = {
     Layer.STEPS: _paint_steps,
     Layer.OVERLAP: _paint_overlap,
 }
-"""What paints each layer of the summary."""
+"""The painter of each layer of the summary."""

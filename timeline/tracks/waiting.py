@@ -1,4 +1,4 @@
-"""Who waited for whom: in the partition of each rank, a row, args of its collectives, arrows."""
+"""Waiting of ranks for each other: partition, rows of waits, args of collectives, arrows."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ from timeline.tracks.rank_tracks import RankTracks
 
 WAITING, LATE = "Waiting", "Late by"
 MOST_ARROWS = 2000
-"""Arrows between ranks, the longest waits first: more of them would hide what they show."""
+"""Most arrows between ranks, at the longest waits: more would hide what they show."""
 _ORDER, _ORDER_OF_LATE = 6, 7
-"""Behind the rows of the overlap analysis, and of what free time consists of."""
+"""Places behind the rows of the overlap analysis and of the parts of free time."""
 
 
 @dataclass(frozen=True)
 class _DrawnOps:
-    """Where the collectives of one rank are drawn: (n,) track and slice, -1 where they are not."""
+    """The places where one rank's collectives are drawn: (n,) track and slice, -1 if not drawn."""
 
     track: Int64
     slice: Int64
@@ -55,9 +55,9 @@ def with_waiting(
 
     Args:
         ranks: each is replaced when it is drawn, so that none is in memory twice.
-        late: of each rank, or of none.
+        late: lateness of each rank, or empty.
         on_disk: the ranks of the profile, selected or not.
-        finish: makes of a rank, given with its place, what is kept of it.
+        finish: called with the place of a rank and its rows; returns what to keep of it.
     """
     drawn_ops = list[_DrawnOps]()
     of_ranks = waiting.waits.by_rank(len(ranks))
@@ -97,18 +97,18 @@ def _drawn_ops(tracks: Sequence[Track], collectives: RankCollectives) -> _DrawnO
 
 
 def _with_args(tracks: Sequence[Track], where: _DrawnOps, waits: Waits) -> list[Track]:
-    """The tracks, with args on the slices of collectives of which it is known who came last."""
-    made = list(tracks)
+    """Add args to the slices of collectives whose last rank is known."""
+    with_args = list(tracks)
     drawn = waits.take(where.track[waits.row] >= 0)
     on = where.track[drawn.row]
     for number in distinct(on).tolist():
-        its_waits = drawn.take(on == number)
-        content = made[number].content
+        waits_here = drawn.take(on == number)
+        content = with_args[number].content
         assert isinstance(content, Slices)
-        at = where.slice[its_waits.row]
-        args = (*content.args, *_args(its_waits, at, len(content)))
-        made[number] = replace(made[number], content=replace(content, args=args))
-    return made
+        at = where.slice[waits_here.row]
+        args = (*content.args, *_args(waits_here, at, len(content)))
+        with_args[number] = replace(with_args[number], content=replace(content, args=args))
+    return with_args
 
 
 def _args(waits: Waits, at: Int64, count: int) -> list[Arg]:
@@ -135,7 +135,7 @@ def _with_row(
     waits: Waits,
     on_disk: frozenset[int],
 ) -> tuple[Track, ...]:
-    """The tracks with a row of waits below the overlap analysis, where that is drawn."""
+    """Add a row of waits below the overlap analysis, if that is drawn."""
     folder = _overlap_folder(tracks)
     waited = waits.take(waits.waited_ns > 0)
     if folder is None or not len(waited):
@@ -186,7 +186,7 @@ def _with_late(tracks: tuple[Track, ...], rank: int, late: Lateness) -> tuple[Tr
 def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting) -> None:
     """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
 
-    Ops that were merged already have none, and are counted as if they were merged now.
+    Ops that were merged already get none, and are counted as if they were merged now.
     """
     has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
@@ -201,8 +201,8 @@ def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting
             where = drawn_ops[rank]
             end = (int(where.track[row]), int(where.slice[row]), number)
             by_rank.setdefault(rank, []).append(end)
-    for rank, its_ends in by_rank.items():
-        ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, its_ends))
+    for rank, rank_ends in by_rank.items():
+        ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, rank_ends))
 
 
 _End = tuple[int, int]
@@ -217,7 +217,7 @@ def _draws_ops(tracks: Sequence[Track]) -> bool:
 
 
 def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
-    """The longest waits: the op that waits, and the op of the last rank."""
+    """Return the longest waits: the op that waits, and the op of the last rank."""
     is_named = (waits.last != NO_ID) & (waits.last_rank != NO_ID)
     drawn = is_named & has_ops[waits.rank] & has_ops[waits.last]
     rows = np.flatnonzero(drawn & (waits.waited_ns > 0))
@@ -226,7 +226,7 @@ def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
 
 
 def _pair_ends(has_ops: Bool, pairs: Pairs) -> list[tuple[_End, _End]]:
-    """The first sends, and the receives that got them."""
+    """Return the first sends, and the receives that got them."""
     rows = np.flatnonzero(has_ops[pairs.sender] & has_ops[pairs.receiver])
     first = pairs.take(rows[:MOST_ARROWS])
     return _ends(first.sender, first.send_row, first.receiver, first.receive_row)
@@ -239,15 +239,15 @@ def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple
 
 
 def _connected(tracks: Sequence[Track], ends: list[tuple[int, int, int]]) -> tuple[Track, ...]:
-    """The tracks with more arrow ends: track, slice and arrow of each."""
-    made = list(tracks)
+    """Add arrow ends to the tracks: track, slice and arrow of each."""
+    connected = list(tracks)
     for number in {track for track, _, _ in ends}:
-        content = made[number].content
+        content = connected[number].content
         assert isinstance(content, Slices)
         more = np.array([end[1:] for end in ends if end[0] == number], np.int64)
         slice_ = np.concatenate([content.arrows.slice, more[:, 0]])
         arrow = np.concatenate([content.arrows.arrow, more[:, 1]])
         order = np.lexsort((arrow, slice_))
         arrows = Arrows(slice_[order], arrow[order])
-        made[number] = replace(made[number], content=replace(content, arrows=arrows))
-    return tuple(made)
+        connected[number] = replace(connected[number], content=replace(content, arrows=arrows))
+    return tuple(connected)

@@ -2,5 +2,5 @@
 
 from __future__ import annotations
 
-from timeline.viewer.local_ui import installed_pages as installed_pages
 from timeline.viewer.opening import show as show
+from timeline.viewer.serving import installed_pages as installed_pages

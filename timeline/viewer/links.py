@@ -1,4 +1,4 @@
-"""The address at which the Perfetto UI shows what is slow in an export."""
+"""The views of an export and of a comparison, and their address in the Perfetto UI."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from timeline.figures.verdict import Extreme
 from timeline.records.not_given import NO_GRAPH
+from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
 from timeline.viewer.startup import (
@@ -23,22 +24,22 @@ from timeline.viewer.startup import (
 )
 
 MARGIN = 0.05
-"""What is shown before and after the step, as a share of it."""
+"""Margin shown before and after the step, as a share of its length."""
 WHY_IDLE = ("Why do devices idle?", "why_devices_idle")
 SLOW_STEPS = ("Which steps are slow?", "which_steps_are_slow")
 WHO_HOLDS_UP = ("Who holds the others up?", "who_holds_others_up")
 NOTE = "Look here"
-"""The row of the longest wait."""
+"""Name of the row of the longest wait."""
 
 
 @dataclass(frozen=True)
 class View:
-    """A file, and what the UI shows of it first.
+    """A file, and the part of it that the UI shows first.
 
-    visible_ns: first and last moment in view, in the time of the file; None for all of it.
-    selected_ns: when the slice begins that is selected; None for none. rows: the regular expression
-    (of JavaScript) of the rows that are unfolded and pinned. commands: what the UI does once it has
-    the file. description: what is in view, in words.
+    visible_ns: first and last time in view, on the clock of the file; None for all of it.
+    selected_ns: start of the slice to select; None for none. rows: regular expression (of
+    JavaScript) of the rows that are unfolded and pinned. commands: what the UI runs once it has the
+    file. description: the part in view, in words.
     """
 
     output: OutputFile
@@ -50,11 +51,11 @@ class View:
 
 
 def view_of(report: ExportReport) -> View:
-    """The file with the slowest ordinary step, that step, the telling ranks, and tables of answers.
+    """Choose the file with the slowest ordinary step, the step, the ranks to look at, and answers.
 
-    A step is in view from its mark to the end of its device work, as far as the file has it: the
-    UI ignores times outside of the trace altogether. The first file, and all of it, is shown where
-    there are no two steps to compare.
+    A step is in view from its mark to the end of its device work, clipped to the file: the UI
+    ignores times outside of the trace altogether. Without two steps to compare, the whole first
+    file is shown.
     """
     slowest = report.verdict.step_extreme
     if slowest is None:
@@ -78,7 +79,7 @@ def view_of(report: ExportReport) -> View:
 
 
 def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
-    """Mark the longest wait for the culprit, in view if there is one; answers are there by then."""
+    """Mark the longest wait for the culprit, in view if there is one; runs after the answers."""
     culprit = report.verdict.culprit
     if culprit is None:
         return
@@ -93,7 +94,7 @@ def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Co
 
 
 def _answers(report: ExportReport) -> tuple[Command, ...]:
-    """Tables for what there is something to tell of, the most telling in sight."""
+    """Open a table for each question that has an answer, the most important one in front."""
     asked = [
         (WHY_IDLE, len(report.figures.idle) > 0),
         (SLOW_STEPS, report.verdict.step_extreme is not None),
@@ -104,10 +105,10 @@ def _answers(report: ExportReport) -> tuple[Command, ...]:
 
 def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
     steps = report.verdict.steps
-    is_it = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
+    is_slowest = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
     if slowest.graph is not None:
-        is_it &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
-    at = int(np.argmax(is_it))
+        is_slowest &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
+    at = int(np.argmax(is_slowest))
     device_end_ns = steps["device_start_ns"][at] + steps["span_ns"][at]
     return int(steps["start_ns"][at]), int(max(steps["end_ns"][at], device_end_ns))
 
@@ -117,7 +118,7 @@ def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
 
 
 def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] | None:
-    """A step and a margin in the time of a file, as far as the file has it; None for nothing."""
+    """Return a step and its margin, clipped to a file and on its clock; None if outside."""
     margin_ns = int((step_ns[1] - step_ns[0]) * MARGIN)
     first_ns = max(step_ns[0] - margin_ns, output.drawn_ns[0])
     last_ns = min(step_ns[1] + margin_ns, output.drawn_ns[1])
@@ -127,12 +128,12 @@ def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] 
 
 
 def _telling_ranks(report: ExportReport) -> tuple[int, ...]:
-    """The culprit and who waits longest, the rank of the slowest step, or else the first."""
+    """Return the culprit and who waits longest, the rank of the slowest step, or the first."""
     return report.verdict.telling_ranks or (report.ranks[0].rank,)
 
 
 def address(ui: str, trace_url: str, view: View) -> str:
-    """Where to go: the UI at `ui` loads the trace, zooms, selects a slice and runs commands.
+    """Return the address: the UI at `ui` loads the trace, zooms, selects a slice, runs commands.
 
     Parameters and commands are those that Perfetto keeps stable: "Deep linking to the Perfetto UI"
     and "Commands Automation Reference" in its documentation.
@@ -146,3 +147,34 @@ def address(ui: str, trace_url: str, view: View) -> str:
         commands = [{"id": one.id, "args": one.args} for one in view.commands]
         parameters["startupCommands"] = json.dumps(commands, separators=(",", ":"))
     return f"{ui}/#!/?{urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)}"
+
+
+TIMES = ("Where does the time of each rank go?", "where_time_goes")
+CHANGES = ("Which steps changed?", "which_steps_changed")
+
+
+def view_of_comparison(report: ComparisonReport) -> View:
+    """Choose the step that became longest, its rank in both runs, and tables of answers."""
+    (output,) = report.outputs
+    is_json = output.format != "pftrace"
+    rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
+    changed = report.changed
+    asked = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
+    commands = (unfold_layers(), *unfold_and_pin(rows))
+    if changed is None:
+        return View(output, None, None, rows, (*commands, *answers(asked)), "all of both runs")
+    return View(
+        output,
+        visible_ns(output, (changed.start_ns, changed.end_ns)),
+        changed.start_ns + output.offset_ns,
+        rows,
+        (*commands, *answers([*asked, CHANGES])),
+        f"step {changed.step} of rank {changed.rank}, which changed most,",
+    )
+
+
+def _ranks(report: ComparisonReport) -> tuple[int, ...]:
+    """Return the slowest rank of the step that changed most, else the first rank of both runs."""
+    if report.changed is not None:
+        return (report.changed.rank,)
+    return tuple(report.comparison.ranks["rank"].tolist()[:1])

@@ -1,4 +1,4 @@
-"""Opening an export in a browser, or saying how to open it from elsewhere."""
+"""Opens an export in a browser, or says how to open it from another machine."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from timeline.printable import say
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.units import spell_bytes
-from timeline.viewer.comparison_view import view_of_comparison
-from timeline.viewer.links import View, address, view_of
+from timeline.viewer.links import View, address, view_of, view_of_comparison
 from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
 
 UI = "https://ui.perfetto.dev"
 MOST_BYTES = 200 * 1024 * 1024
-"""What a browser tab holds with ease."""
+"""Size that a browser tab loads with ease."""
 PATIENCE_SECONDS = 60.0
 QUIET_SECONDS = 30.0
-"""A UI of this machine has loaded all of itself when it asks for nothing so long."""
+"""Silence after which a UI on this machine is assumed to have loaded completely."""
 
 
 def show(
@@ -37,12 +36,12 @@ def show(
     """Show a file in the Perfetto UI: overlap pinned, the slowest step, or what changed, in view.
 
     Serves the file to the UI, once, from this machine to this machine, and returns when it was
-    fetched. Where no browser can be opened, tells how to open one elsewhere, and waits.
+    fetched. If no browser can be opened, prints how to open one elsewhere, and waits.
 
     Args:
         report: of the export, or of the comparison.
         pages: the files of a UI on this machine, of `installed_pages`; else ui.perfetto.dev.
-        quiet: say only what somebody has to do.
+        quiet: print only what somebody has to do.
     """
     if not report.outputs:
         _say("There is no timeline to open.")
@@ -73,7 +72,7 @@ def show(
 
 
 def _server(view: View, pages: Mapping[str, Path] | None) -> TraceServer:
-    """A UI of this machine may be anywhere; the other reads from one port alone."""
+    """Start the server: at any port for a UI of this machine, at PORT for ui.perfetto.dev."""
     offer = Offer(view.output.path.resolve(), "" if pages else UI, pages or {})
     try:
         return TraceServer(offer, PORT)
@@ -115,7 +114,7 @@ def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
 
 
 def _finish_pages(server: TraceServer, *, quiet: bool) -> None:
-    """The UI still asks for parts of itself while it loads the trace."""
+    """Serve the rest of a local UI, which still loads parts of itself with the trace."""
     if not quiet:
         _say(f"Serving the UI until it asks nothing for {QUIET_SECONDS:.0f} s; Ctrl-C ends that.")
     while time.monotonic() - server.asked_at < QUIET_SECONDS:
@@ -123,7 +122,7 @@ def _finish_pages(server: TraceServer, *, quiet: bool) -> None:
 
 
 def _has_browser() -> bool:
-    """Whether a browser of this machine has a screen that somebody looks at."""
+    """Return True if a browser of this machine has a screen that somebody looks at."""
     if os.environ.get("BROWSER"):
         return True
     if os.environ.get("SSH_CONNECTION"):
@@ -149,7 +148,7 @@ def _how_to_open(url: str, port: int) -> tuple[str, ...]:
 
 
 def _ssh_target() -> str:
-    """This machine as the other one reached it, else by its own name."""
+    """Return the SSH target of this machine as the client reached it, else by its host name."""
     user = os.environ.get("USER") or os.environ.get("LOGNAME")
     at = f"{user}@" if user else ""
     words = os.environ.get("SSH_CONNECTION", "").split()
@@ -160,7 +159,7 @@ def _ssh_target() -> str:
 
 
 def _is_fetched(server: TraceServer, seconds: float) -> bool:
-    """Wait; a file that is on its way by then is waited for."""
+    """Wait until the file is fetched; a transfer that has begun by then is waited for."""
     until = time.monotonic() + seconds
     while not server.fetched.wait(0.2):
         if time.monotonic() > until and not server.is_sending:

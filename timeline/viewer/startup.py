@@ -1,26 +1,28 @@
-"""What the Perfetto UI does by itself once it has opened a file."""
+"""Commands that the Perfetto UI runs once it has opened a file, and their queries in SQL."""
 
 from __future__ import annotations
 
+import functools
+import importlib.resources
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from timeline.encoders.chrome import OVERVIEW
 from timeline.layers import Layer, spec_of
 from timeline.tracks.partition import PARTITION
-from timeline.viewer.queries import definitions
 
 UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
-"""The layers that say most of why a rank is slow."""
+"""The layers that explain most of why a rank is slow."""
 
 
 @dataclass(frozen=True)
 class Command:
     """A command of the UI and its arguments.
 
-    Only those on its list for startup run, as "Commands Automation Reference" in its documentation
-    tells: pinning, unfolding, queries and tracks made of them. A newer UI tells the user of any
-    other. Versions that do not know a parameter go without it.
+    The UI runs only those on its startup list, documented in its "Commands Automation Reference":
+    pinning, unfolding, queries and tracks made of them. A newer UI reports any other to the user.
+    Versions that do not know a parameter ignore it.
     """
 
     id: str
@@ -28,10 +30,10 @@ class Command:
 
 
 def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str:
-    """The regular expression (of JavaScript) of the rows that part the time of ranks.
+    """Return the regular expression (of JavaScript) of the rows with the time of ranks.
 
-    It finds them by their path, and in versions that know names alone by their name: not where
-    rows of other layers, or in .json other processes, are called the same.
+    It matches their path, or their name in versions that know names alone. Rows of the same name in
+    other layers, or in other processes of .json, do not match.
     """
     which = "|".join(map(str, ranks))
     folder = r"(Ranks \d+-\d+ > )? *"
@@ -40,7 +42,7 @@ def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str
 
 
 def unfold_and_pin(rows: str) -> tuple[Command, ...]:
-    """Unfold rows and pin them; what is pinned keeps in sight while others are scrolled."""
+    """Unfold rows and pin them, which keeps them in sight while others are scrolled."""
     return (
         # Without "path", newer versions ask the user what to match.
         Command("dev.perfetto.ExpandTracksByRegex", (rows, "path")),
@@ -49,15 +51,15 @@ def unfold_and_pin(rows: str) -> tuple[Command, ...]:
 
 
 def unfold_layers() -> Command:
-    """Unfold some layers of every rank that is unfolded, and in .json what tells of all ranks."""
+    """Unfold some layers of every unfolded rank, and in .json the overview of all ranks."""
     names = "|".join((*(spec_of(layer).name for layer in UNFOLDED), rf"{OVERVIEW} \d+"))
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
 
 def answers(views: Sequence[tuple[str, str]]) -> tuple[Command, ...]:
-    """Open a table for each view, the last one in sight, below the question that it answers.
+    """Open a table for each view below the question that it answers, the last one in front.
 
-    views: what is asked, and the view of `queries.sql` that answers.
+    views: the question, and the view of `queries.sql` that answers it.
     """
     if not views:
         return ()
@@ -70,5 +72,44 @@ def answers(views: Sequence[tuple[str, str]]) -> tuple[Command, ...]:
 
 
 def mark(title: str, query: str) -> Command:
-    """Pin a row with slices that a query answers: a note at a place, which no command can make."""
+    """Pin a row with the slices that a query returns, as no command can add a note."""
     return Command("dev.perfetto.AddDebugSliceTrack", (query, title))
+
+
+_DEFINES = re.compile(r"CREATE (?:OR REPLACE PERFETTO|VIRTUAL) (?:TABLE|VIEW|FUNCTION) (\w+)")
+_COMMENT = re.compile(r"--.*")
+_WORD = re.compile(r"\w+")
+
+
+def queries_text() -> str:
+    """Return all queries as one script, for the Perfetto UI or a trace processor."""
+    file = importlib.resources.files("timeline.viewer") / "queries.sql"
+    return file.read_text(encoding="utf-8")
+
+
+def definitions(names: Iterable[str]) -> str:
+    """Return the definitions of views and of all they need, as one line without comments.
+
+    Raises:
+        KeyError: there is no such view.
+    """
+    statements = _statements()
+    needed, asked = set[str](), list(names)
+    while asked:
+        name = asked.pop()
+        if name not in needed:
+            needed.add(name)
+            asked += statements.keys() & set(_WORD.findall(statements[name]))
+    return " ".join(f"{statements[name]};" for name in statements if name in needed)
+
+
+@functools.cache
+def _statements() -> dict[str, str]:
+    """Return the statements by the name that each defines, in the order of the script."""
+    text = " ".join(_COMMENT.sub("", queries_text()).split())
+    by_name = dict[str, str]()
+    for statement in map(str.strip, text.split(";")):
+        defined = _DEFINES.match(statement)
+        if defined is not None:
+            by_name[defined[1]] = statement
+    return by_name

@@ -13,7 +13,7 @@ from simulator.simulation import make_run
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
 from timeline.tracks.root_rows import STEPS as STEPS_ROW
-from timeline.viewer.comparison_view import view_of_comparison
+from timeline.viewer.links import view_of_comparison
 
 STEPS = "SELECT slice.name, ts, ts + dur FROM slice JOIN track ON track.id = track_id WHERE {}"
 PLACES = "SELECT id, parent_id, coalesce(name, '') FROM track"

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from tests.support.ui_colours import GREEN, RED, hue
+from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side
 from timeline.tracks.model import Slices
-from timeline.tracks.side_by_side import RunOfRanks, StepDifferences, side_by_side
 
 
 def named(base_ns: int, new_ns: int, new_step: int = 7) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from timeline.tracks.counter_families import MANY, counter_families, natural_order
+from timeline.tracks.detail import MANY, counter_families, natural_order
 
 
 def test_few_counters_have_no_row_above_them() -> None:
