@@ -21,7 +21,7 @@ COLUMNS = 4
 """Least number of columns, with gaps of several blanks between them, in the row of a table."""
 SHORT_WORD = 10
 """Longest word that never stands alone on a line, such as `tlexport:` before a long path."""
-_COMMAND = re.compile(r"^ *(?:(?:See why|exact|[0-9]+): )?tlexport ")
+_COMMAND = re.compile(r"^ *(?:(?:See why|exact|Finding [0-9]+): )?tlexport ")
 """A command that people copy into a shell."""
 _GOES_ON = "" if os.name == "nt" else " \\"
 """Continues a command in the next line."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -24,29 +25,29 @@ def see_why(
 ) -> tuple[str, Verdict]:
     """Return the command that shows in detail what is slow, and the verdict with more of them.
 
-    It shows a step with the first finding; it is empty if nothing is slow, and for a detail. The
+    It shows steps with the first finding; it is empty if nothing is slow, and for a detail. The
     verdict gets a command for each finding, see `Verdict.commands`. Commands select all ranks that
     were selected, as waits are known only if all members of a group are read; without steps, only
     the ranks to look at. path: of the profile, as given.
     """
     if kind is not Kind.SUMMARY:
         return "", verdict
-    first, ranks = verdict.telling_step, selection.ranks
-    if first is None:
+    first, ranks = verdict.telling_steps, selection.ranks
+    if not first:
         ranks = frozenset(verdict.telling_ranks) or ranks
 
-    def command(step: int | None) -> str:
-        if step is None and verdict.culprit is None:
+    def command(steps: Collection[int]) -> str:
+        if not steps and verdict.culprit is None:
             return ""
+        steps = steps or selection.steps or ()
         words = ["tlexport", typed_path(path)]
         if ranks is not None:
             words += ["--ranks", spell_ids(ranks, most=len(ranks)).replace(", ", ",")]
-        if step is not None:
-            words += ["--steps", str(step)]
+        if steps:
+            words += ["--steps", spell_ids(steps, most=len(steps)).replace(", ", ",")]
         return command_line([*words, *spelled_flags(reading), "--kind", "detail"])
 
-    steps = [verdict.step_of(finding) for finding in verdict.findings.found]
-    return command(first), replace(verdict, commands=tuple(map(command, steps)))
+    return command(first), replace(verdict, commands=tuple(map(command, verdict.finding_steps)))
 
 
 def typed_path(path: Path) -> str:

@@ -32,6 +32,7 @@ from timeline.units import spell_count, spell_like, spell_number, spell_share, s
 if TYPE_CHECKING:
     from timeline.figures.unreplayed import Starved
 
+NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8
 """More ranks, steps or runs of them are not named one by one."""
 MOST_CHARACTERS = 60
@@ -151,8 +152,11 @@ def report_findings(
     run = gather_run(facts, waiting) if facts else None
     if run is None:
         items = sum(rank.replay.items for rank in facts)
-        reason = f"{spell_number(items)} tasks are too many to replay, choose --steps"
-        return ReportedFindings(reason=reason) if items else ReportedFindings(), None
+        if items:
+            reason = f"{spell_number(items)} tasks are too many to replay, choose --steps"
+            return ReportedFindings(reason=reason), None
+        are_left_out = any(rank.recorded.tasks.any() for rank in facts)
+        return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
     losses = find_losses(run)
     told = FindingWords([rank.rank for rank in facts], losses, path, computing, every_rank)
     reported = ReportedFindings(

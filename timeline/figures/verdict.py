@@ -36,6 +36,8 @@ from timeline.units import spell_duration, spell_like, spell_share, spell_short
 MOST_OPERATORS = 5
 MOST_BARS = 24
 BARS = " ▁▂▃▄▅▆▇█"
+LEAST_LATE = 50
+"""A rank that is never late by more than one of so many parts of the latest has no bars."""
 NOTABLE = 0.05
 """Ranks and steps that are longer than the median by a smaller share are alike."""
 
@@ -116,6 +118,8 @@ class Verdict:
     data_advice: tuple[str, ...] = ()
     advice: tuple[str, ...] = ()
     untimed: tuple[str, ...] = ()
+    finding_steps: tuple[tuple[int, ...], ...] = ()
+    """Steps in which each finding is to be seen, see `_steps_to_see`."""
     commands: tuple[str, ...] = ()
     """Commands that show each finding in detail, empty for none; of no finding at first."""
 
@@ -177,6 +181,7 @@ class Verdict:
             tuple(one.text for one in told if one.about in ABOUT_DATA),
             tuple(one.text for one in told if one.about not in ABOUT_DATA),
             () if mean is not None else tuple(untimed_sentences(figures)),
+            tuple(_steps_to_see(figures, finding) for finding in figures.findings.found),
         )
 
     @property
@@ -213,17 +218,11 @@ class Verdict:
         return () if rank is None else (rank.slowest,)
 
     @property
-    def telling_step(self) -> int | None:
-        """Return the step to look at: the first step of the first finding, else the slowest.
-
-        None where there are no steps.
-        """
-        first = next(iter(self.findings.found), None)
-        return self._slowest_ordinary if first is None else self.step_of(first)
-
-    def step_of(self, finding: ReportedFinding) -> int | None:
-        """Return a step in which a finding is to be seen, None where there are no steps."""
-        return finding.steps[0] if finding.steps else self._slowest_ordinary
+    def telling_steps(self) -> tuple[int, ...]:
+        """Return the steps to look at: those of the first finding, else the slowest, if any."""
+        if self.finding_steps:
+            return self.finding_steps[0]
+        return () if self.step_extreme is None else (self.step_extreme.slowest,)
 
     def commands_text(self, see_why: str) -> Iterator[str]:
         """Yield the command that shows what is slow, and others for findings it does not show.
@@ -235,17 +234,13 @@ class Verdict:
         shown = {"", see_why}
         for number, command in enumerate(self.commands, 1):
             if command not in shown:
-                yield f"{number:>7}: {command}"
+                yield f"Finding {number}: {command}"
             shown.add(command)
 
     @property
     def _every_command(self) -> tuple[str, ...]:
         found = len(self.findings.found)
         return (*self.commands, *("",) * found)[:found]
-
-    @property
-    def _slowest_ordinary(self) -> int | None:
-        return None if self.step_extreme is None else self.step_extreme.slowest
 
     def sentences(self) -> Iterator[str]:
         """Yield the answers for people, the most telling first."""
@@ -309,7 +304,9 @@ class Verdict:
             for time_ns in (extreme.slowest_ns, extreme.fastest_ns, extreme.median_ns)
         )
         if extreme.slowest_ns < (1 + NOTABLE) * extreme.median_ns:
-            yield f"Steps take {fastest} to {slowest}, the slowest is {extreme.slowest}."
+            alike = 100 * (extreme.slowest_ns - extreme.fastest_ns) < extreme.median_ns
+            which = "" if alike else f", the slowest is {extreme.slowest}"
+            yield f"Steps take {fastest} to {slowest}{which}."
             return
         on = f" on rank {extreme.rank}" if len(self.ranks) > 1 else ""
         yield f"Slowest step: {extreme.slowest} ({slowest}{on}; median {median})."
@@ -461,6 +458,33 @@ def _step_extreme(steps: Table) -> Extreme | None:
     return _extreme(steps["step"], times_ns, rank=row["rank"], graph=row["graph"])
 
 
+def _steps_to_see(figures: Figures, finding: ReportedFinding) -> tuple[int, ...]:
+    """Return the steps in which to look at a finding, none if there are no steps.
+
+    Of odd steps the first with those beside it, which it is compared with; of a slow rank that in
+    which it came latest; of what all ranks and steps could win a usual one, else the slowest.
+    """
+    steps = slowest_rank_of_each_step(figures.steps)
+    if len(steps) < 2:
+        return ()
+    numbers = list(dict.fromkeys(steps["step"].tolist()))
+    if finding.steps:
+        at = numbers.index(finding.steps[0])
+        first = min(max(at - 1, 0), max(len(numbers) - 3, 0))
+        return tuple(numbers[first : first + 3])
+    ordinary = slowest_rank_of_each_step(figures.steps, ordinary=True)
+    ordinary = ordinary if len(ordinary) else steps
+    order = np.argsort(ordinary["period_ns"], kind="stable")
+    if not finding.fault:
+        return (int(ordinary["step"][order[len(order) // 2]]),)
+    if finding.ranks and len(finding.ranks) == 1:
+        rows = figures.steps.take(figures.steps["rank"] == finding.ranks[0])
+        late_ns = np.ma.filled(rows["late_ns"], 0)
+        if len(late_ns) and late_ns.max() > 0:
+            return (int(rows["step"][int(np.argmax(late_ns))]),)
+    return (int(ordinary["step"][order[-1]]),)
+
+
 def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     """Sum the operators of all ranks: a row per type and core, longest first.
 
@@ -509,23 +533,28 @@ def _longest(totals: Table, chosen: Bool) -> Table:
 def _stragglers(waiting: Table, steps: Table) -> Table:
     """Return the ranks that others waited for, who cost most first, with how late they came.
 
-    history: a bar for each step, or for several, as high as the rank came late; empty if that is
-    not known. late_ns: what the highest stands for.
+    late_ns: the most that each came late in a step. history: a bar for each step, or for several,
+    as high as the rank came late, on one scale for all ranks; empty if that is not known, or small
+    beside the latest rank.
     """
     caused_ns = np.ma.filled(waiting["caused_ns"], 0)
     order = np.argsort(-caused_ns, kind="stable")
     rows = waiting.take(order[caused_ns[order] > 0])
-    bars = [_late_bars(steps, rank) for rank in rows["rank"].tolist()]
-    late_ns = np.array([most_ns for _, most_ns in bars], np.int64)
-    history = np.array([text for text, _ in bars], object)
+    late = [
+        np.maximum(np.ma.compressed(steps["late_ns"][steps["rank"] == rank]), 0)
+        if len(steps)
+        else np.zeros(0, np.int64)
+        for rank in rows["rank"].tolist()
+    ]
+    late_ns = np.array([its.max(initial=0) for its in late], np.int64)
+    most_ns = int(late_ns.max(initial=0))
+    history = np.array([_late_bars(its, most_ns) for its in late], object)
     return Table({**rows.columns, "late_ns": np.ma.masked_equal(late_ns, 0), "history": history})
 
 
-def _late_bars(steps: Table, rank: int) -> tuple[str, int]:
-    late_ns = np.ma.compressed(steps["late_ns"][steps["rank"] == rank]) if len(steps) else ()
-    if len(late_ns) < 2 or max(late_ns) <= 0:
-        return "", 0
+def _late_bars(late_ns: npt.NDArray[np.int64], most_ns: int) -> str:
+    if len(late_ns) < 2 or late_ns.max() * LEAST_LATE <= most_ns:
+        return ""
     groups = np.array_split(late_ns, min(len(late_ns), MOST_BARS))
-    bars_ns = np.maximum([group.max() for group in groups], 0)
-    levels = bars_ns * (len(BARS) - 1) // bars_ns.max()
-    return "".join(BARS[level] for level in levels), int(bars_ns.max())
+    levels = (int(group.max()) * (len(BARS) - 1) // most_ns for group in groups)
+    return "".join(BARS[level] for level in levels)

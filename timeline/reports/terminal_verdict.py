@@ -205,7 +205,7 @@ class _Blocks:
         shown = not most and self.display.holds(BARS) and any(row.get("history") for row in late)
         grid = plain_grid(self.display, [], ["rank", *numbers[:most]])
         if shown:
-            grid.add_column("late by, step by step")
+            grid.add_column("late by, step by step (at most)")
         for row in late:
             rank = "some rank" if row["rank"] is None else str(row["rank"])
             cells = [str(row["times_last"]), spell_short(row["caused_ns"])]
@@ -218,7 +218,7 @@ class _Blocks:
             style = _SLOW if row["rank"] is not None and row["rank"] == self._slow_rank else ""
             if shown:
                 history = row.get("history")
-                cells.append(f"{history}  {spell_short(row['late_ns'])}" if history else "")
+                cells.append(f"{history} ({spell_short(row['late_ns'])})" if history else "")
             grid.add_row(Text(rank, style=style), *cells[:most])
         return grid
 
