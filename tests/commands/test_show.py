@@ -122,7 +122,10 @@ def test_library(command: Command, profile: Profile) -> None:
     report = timeline.export(profile.path, "out.pftrace")
     found = timeline.read_verdict("out.pftrace")
     assert found.sentences == tuple(report.verdict.sentences())
-    assert str(found).splitlines() == [*found.sentences, f"See why: {report.see_why}"]
+    assert str(found).splitlines() == [
+        *found.sentences,
+        *report.verdict.commands_text(report.see_why),
+    ]
 
 
 def test_profile_that_is_called_show(command: Command, shelf: ProfileShelf) -> None:

@@ -161,10 +161,16 @@ def test_nothing_is_loaded_that_is_not_chosen(
 def test_only_sources_open_files() -> None:
     """A profile is opened by its readers and by nothing else; encoders open what they write.
 
-    The viewer opens what was written, to serve it, and the queries that belong to it; processes
+    The viewer opens what was written, to serve it, and its queries; a page its script; processes
     open the room for what they pass on, and options the file that is their value.
     """
-    others = ("viewer.serving", "viewer.startup", "ranks.shared_columns", "options")
+    others = (
+        "viewer.serving",
+        "viewer.startup",
+        "reports.html.page",
+        "ranks.shared_columns",
+        "options",
+    )
     foreign = [
         f"{module.name} opens a file in line {call.lineno}"
         for module in MODULES
