@@ -7,7 +7,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.promises import check_records, check_valid
@@ -61,6 +61,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("layout", EVERY_LAYOUT)
 @given(number=st.integers(0, (1 << 32) - 1))
 @settings(max_examples=max(1, settings().max_examples // 4))
+@example(number=47)  # some columns of a table can be read further than others
 def test_any_damage_is_read_or_refused(layout: str, root: Path, number: int) -> None:
     """The number decides which file is damaged, and how."""
     profile, random = small_profile(layout, root), Random(number)

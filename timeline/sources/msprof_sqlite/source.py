@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Codes, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -383,9 +383,16 @@ def _read_counters(
             continue
         rows = databases.device_table(table.file, table.table)
         if len(rows) and rows.has(table.time):
-            time_ns, labels = _times_ns(table, rows, clock), _labels(table, rows, strings)
-            for column, values in rows.reals(tuple(table.values)).items():
-                counters.add_column(table, column, labels, time_ns, values)
+            columns = rows.reals(tuple(table.values))
+            ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
+            kinds = rows.texts(table.kinds, strings)
+            time_ns = _times_ns(table, rows, clock)
+            # Of a damaged file some columns can be read further than others.
+            lengths = [len(time_ns), *map(len, columns.values())]
+            count = min(*lengths, *map(len, ids.values()), *map(len, kinds.values()))
+            labels = _labels(table, count, ids, kinds, strings)
+            for column, values in columns.items():
+                counters.add_column(table, column, labels, time_ns[:count], values[:count])
     return counters.tables(strings)
 
 
@@ -403,10 +410,17 @@ def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int
             return clock.memory_ns(times, rows.reals((name,))[name])
 
 
-def _labels(table: CounterTable, rows: LooseTable, strings: StringPool) -> Labels:
+def _labels(
+    table: CounterTable,
+    count: int,
+    ids: Mapping[str, Int64],
+    kinds: Mapping[str, Codes],
+    strings: StringPool,
+) -> Labels:
+    """Return what tells series of the first rows apart: their ids and kinds."""
+
     def spell(code: int) -> str:
         return table.words.get(strings[code], strings[code])
 
-    ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
-    kinds = rows.texts(table.kinds, strings)
-    return build_labels(len(rows), [*ids.values()], [(codes, spell) for codes in kinds.values()])
+    numbers = [values[:count] for values in ids.values()]
+    return build_labels(count, numbers, [(codes[:count], spell) for codes in kinds.values()])
