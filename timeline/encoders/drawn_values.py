@@ -1,4 +1,4 @@
-"""How numbers and strings of slices are drawn: rounded, formatted, numbered or in place."""
+"""Numbers and strings of slices as they are drawn: rounded, formatted, numbered or in place."""
 
 from __future__ import annotations
 

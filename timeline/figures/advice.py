@@ -1,4 +1,4 @@
-"""What the numbers of a run advise, each with its value, mean and threshold."""
+"""Advice on a run, each piece with its value, mean and threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What one run lost or won against another, in all, by step, rank and operator, and its gate."""
+"""Comparison of two runs, in all, by step, rank and operator, and its gate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a comparison says in sentences: the causes of a change by size, then what explains them."""
+"""Sentences of a comparison: the causes of a change by size, then details."""
 
 from __future__ import annotations
 

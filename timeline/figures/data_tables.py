@@ -1,4 +1,4 @@
-"""How data is prepared and sent, as tables: what limits it, its queues, and its pipeline.
+"""Tables on data preparation: what limits it, its queues and its pipeline.
 
 The rules and their thresholds are those of MindInsight's page on data preparation.
 """

@@ -66,7 +66,7 @@ with an asterisk may be missing, as in files of before they were told."""
 
 
 def verdict_fault(verdict: Verdict, figures: Figures) -> str | None:
-    """What text cannot be made of; None where it can be of all."""
+    """Return why no text can be made of a verdict, None if it can."""
     faults = [*_faults(verdict, _VERDICT), *_faults(figures, _FIGURES)]
     if faults:
         return faults[0]
@@ -84,7 +84,7 @@ def verdict_fault(verdict: Verdict, figures: Figures) -> str | None:
 
 
 def comparison_fault(comparison: Comparison) -> str | None:
-    """What text cannot be made of; None where it can be of all."""
+    """Return why no text can be made of a comparison, None if it can."""
     faults = [*_faults(comparison, _COMPARISON)]
     if faults:
         return faults[0]
@@ -109,7 +109,7 @@ def comparison_fault(comparison: Comparison) -> str | None:
 
 
 def _faults(holder: object, needed: Mapping[str, str]) -> Iterator[str]:
-    """What is wrong with the tables, which may have no columns where there is nothing to tell."""
+    """Yield what is wrong with the tables, which may have no columns."""
     for one in fields(holder):  # type: ignore[arg-type]
         table = getattr(holder, one.name)
         if not isinstance(table, Table):
@@ -126,7 +126,7 @@ def _faults(holder: object, needed: Mapping[str, str]) -> Iterator[str]:
 
 
 def _fits(column: npt.NDArray[Any] | None, name: str, *, may_lack: bool) -> bool:
-    """Whether a column is there and of its kind; one without any value is of every kind."""
+    """Return whether a column is there and of its kind; one without values is of every kind."""
     if column is None:
         return False
     values = column.tolist()
@@ -188,7 +188,7 @@ class _SaidVerdict(Verdict):
     said: tuple[str, ...] = ()
 
     def sentences(self) -> Iterator[str]:
-        """What was said."""
+        """Return the sentences as they were printed."""
         return iter(self.said)
 
 
@@ -199,13 +199,13 @@ class _SaidComparison(Comparison):
     said: tuple[str, ...] = ()
 
     def sentences(self) -> Iterator[str]:
-        """What was said."""
+        """Return the sentences as they were printed."""
         return iter(self.said)
 
 
 @dataclass(frozen=True)
 class FiledVerdict:
-    """What a file says of what is slow, or of what changed between two runs.
+    """The answer to "what is slow", or "what changed", that a file carries.
 
     version: of the program that wrote it. kind: of the export. sentences: as they were said.
     see_why: the next command, empty where there is none. notes: what was read, and what was
@@ -236,7 +236,7 @@ class FiledVerdict:
         see_why: str,
         notes: Sequence[str] = (),
     ) -> FiledVerdict:
-        """What the file of an export is to say."""
+        """Return the verdict to file with an export."""
         empty: dict[str, Any] = {
             one.name: Table({})
             for one in fields(figures)
@@ -258,12 +258,12 @@ class FiledVerdict:
     def of_comparison(
         cls, version: str, kind: str, comparison: Comparison, notes: Sequence[str] = ()
     ) -> FiledVerdict:
-        """What the file of a comparison is to say."""
+        """Return the verdict to file with a comparison."""
         said = tuple(_shortened(comparison.sentences()))
         return cls(version, kind, said, comparison=comparison, notes=_first_of(notes))
 
     def to_dict(self) -> dict[str, Any]:
-        """What the file says as plain values, under the names of the report."""
+        """Return the filed verdict as plain values, under the names of the report."""
         about: dict[str, Any] = {
             "schema": self.schema,
             "status": "ok",
@@ -281,7 +281,7 @@ class FiledVerdict:
         return about
 
     def to_json(self) -> bytes:
-        """What the file says as one JSON object."""
+        """Return the filed verdict as one JSON object."""
         import msgspec  # only for verdicts that are filed, or printed for programs
 
         return msgspec.json.format(msgspec.json.encode(self.to_dict()))
@@ -299,7 +299,7 @@ class FiledVerdict:
         return paragraph_html(*str(self).splitlines())
 
     def attributes(self, most_bytes: int = MOST_BYTES) -> tuple[tuple[str, str], ...]:
-        """The facts of a file that hold the verdict, of which the text keeps a size.
+        """Return the attributes of a file that hold the verdict, within a number of bytes.
 
         The middle rows of the largest table are left out first, then tables, then sentences from
         the last one on; the first is always there.
@@ -314,7 +314,7 @@ class FiledVerdict:
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, str]) -> FiledVerdict | None:
-        """The verdict among the facts of a file; None where there is none.
+        """Return the verdict among the attributes of a file, None if there is none.
 
         Raises:
             DamagedVerdictError: it was changed since it was written, or is of another version.
@@ -337,7 +337,7 @@ class FiledVerdict:
         return filed.as_read()
 
     def as_read(self) -> FiledVerdict:
-        """What a reader of the file gets: tables may be cut, so sentences are as they were said."""
+        """Return the verdict with sentences as they were printed, since tables may be cut."""
         return replace(
             self,
             verdict=_saying(_SaidVerdict, self.verdict, self.sentences),
@@ -345,7 +345,7 @@ class FiledVerdict:
         )
 
     def _fault(self) -> str | None:
-        """Of what no text can be made; None where it can be of all."""
+        """Return why no text can be made of it, None if it can."""
         if (self.verdict is None) is not (self.figures is None):
             return "figures are not those of a verdict"
         if self.comparison is not None and self.sentences:
@@ -355,7 +355,7 @@ class FiledVerdict:
         return None
 
     def _with_few_rows(self) -> FiledVerdict:
-        """The same with no table so long that it takes time to see how much room it needs."""
+        """Return the verdict without the middle rows of tables that take long to encode."""
         filed, slow_rank = self, None if self.verdict is None else self.verdict.slow_rank
         for name, table in self._tables().items():
             few = table
@@ -366,7 +366,7 @@ class FiledVerdict:
         return filed
 
     def _smaller(self) -> FiledVerdict | None:
-        """The same with less in it; None where nothing can be left out."""
+        """Return the verdict with less in it, None if nothing can be left out."""
         tables = self._tables()
         slow_rank = None if self.verdict is None else self.verdict.slow_rank
         ends = {name: _ends(table, slow_rank) for name, table in tables.items()}
@@ -388,7 +388,7 @@ class FiledVerdict:
         return replace(self, see_why="") if self.see_why else None
 
     def _tables(self) -> dict[str, Table]:
-        """All tables, by what holds them and their names."""
+        """Return all tables, by their holders and names."""
         return {
             f"{part}.{one.name}": table
             for part in _PARTS
@@ -398,7 +398,7 @@ class FiledVerdict:
         }
 
     def _with_table(self, name: str, table: Table, rows: int) -> FiledVerdict:
-        """With another table, that has some of so many rows."""
+        """Return the verdict with some of the rows of a table."""
         part, _, table_name = name.partition(".")
         changed = replace(getattr(self, part), **{table_name: table})
         left_out = self.left_out.get(name, 0) + rows - len(table)
@@ -410,7 +410,7 @@ _PARTS = ("verdict", "figures", "comparison")
 
 
 def _with_few_waiters(verdict: Verdict) -> Verdict:
-    """The verdict with the first of those that wait for the culprit."""
+    """Return the verdict with the first of those that wait for the culprit."""
     culprit = verdict.culprit
     if culprit is None:
         return verdict
@@ -419,7 +419,7 @@ def _with_few_waiters(verdict: Verdict) -> Verdict:
 
 
 def _not_profiled(waited_for: Table) -> Table:
-    """Whom ranks waited for that are not profiled, over all ranks: how often at most, how long."""
+    """Sum waits for ranks that are not read over all ranks: how often at most, and how long."""
     found: dict[int | None, list[int]] = {}
     for row in waited_for.to_dicts():
         if not row["profiled"]:
@@ -440,7 +440,7 @@ def _not_profiled(waited_for: Table) -> Table:
 
 
 def _idle_causes(idle: Table) -> Table:
-    """Why all devices idle, over the whole selection."""
+    """Return why all devices idle, over the whole selection."""
     if not len(idle):
         return Table({})
     causes = sum_of_selection(idle, "cause")
@@ -454,7 +454,7 @@ def _idle_causes(idle: Table) -> Table:
 
 
 def _idle_calls(calls: Table) -> Table:
-    """The longest host calls meanwhile, of each cause, over the whole selection."""
+    """Return the longest host calls during idle time of each cause, over the whole selection."""
     if not len(calls):
         return Table({})
     sums = sum_of_selection(calls, "cause", "call")
@@ -482,7 +482,7 @@ def _longest(ops: Table) -> Table:
 
 
 def _graphs_of_ranks(steps: Table) -> Table:
-    """The graphs that each rank has: all that text needs to know of the steps of all ranks."""
+    """Return the graphs of each rank: all that the text needs of the steps of all ranks."""
     if not len(steps):
         return Table({})
     both = Table({name: steps[name] for name in ("rank", "graph")})
@@ -491,7 +491,7 @@ def _graphs_of_ranks(steps: Table) -> Table:
 
 
 def _first_of(notes: Sequence[str]) -> tuple[str, ...]:
-    """The first notes, none too long; the last one counts those that are missing."""
+    """Return the first notes, none too long; the last one counts those left out."""
     more = len(notes) - MOST_NOTES
     last = [f"and {spell_count(more, 'more note')}."] if more > 0 else []
     return tuple(_shortened([*notes[:MOST_NOTES], *last]))
@@ -505,12 +505,12 @@ def _shortened(sentences: Iterable[str]) -> Iterator[str]:
 
 
 def _spelled(text: str) -> str:
-    """Text that UTF-8 can hold: names of files may have bytes that are no text."""
+    """Return text that UTF-8 can hold: names of files may have other bytes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _ends(table: Table, slow_rank: int | None) -> Table:
-    """Half of the rows, in their order: those that come first and last by length, and one rank.
+    """Return half of the rows in order: the longest, the shortest, and those of one rank.
 
     Of the parts of a whole none is left out, but classes beside them are.
     """
@@ -552,7 +552,7 @@ def _encoded(value: object) -> bytes:
 
 
 def _values_of(column: object) -> Any:
-    """The values of a column; absent ones are null."""
+    """Return the values of a column; gaps are null."""
     if isinstance(column, np.ndarray):
         values = column.tolist()
         return [_plain(value) for value in values] if column.dtype == object else values
@@ -562,7 +562,7 @@ def _values_of(column: object) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """A value of a column of any kind, whose texts UTF-8 can hold."""
+    """Return a value of any column with strings that UTF-8 can hold."""
     if isinstance(value, str):
         return _spelled(value)
     if isinstance(value, Mapping):
@@ -573,7 +573,7 @@ def _plain(value: Any) -> Any:
 
 
 def _column_from(_kind: type, values: Any) -> npt.NDArray[Any]:
-    """A column of its values: whole numbers, real ones, or anything else.
+    """Return values as a column: integers, reals, or anything else.
 
     Raises:
         TypeError, ValueError: it is no list, or a number is too large.

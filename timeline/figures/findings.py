@@ -1,4 +1,4 @@
-"""What to mend first, in words and numbers: the findings of a run as they are reported."""
+"""Findings as they are reported, in words and numbers."""
 
 from __future__ import annotations
 

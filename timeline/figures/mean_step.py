@@ -1,4 +1,4 @@
-"""Where the time of a mean ordinary step goes, of each rank and of all ranks together."""
+"""The parts of a mean ordinary step, of each rank and of all ranks together."""
 
 from __future__ import annotations
 

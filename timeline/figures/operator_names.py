@@ -1,4 +1,4 @@
-"""What operators of frameworks are called on GPUs and on NPUs, so that two runs find each other."""
+"""Names of operators on GPUs and NPUs, mapped so that two runs find each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where the time of two runs goes: the whole, its parts and theirs, and classes of work."""
+"""The parts of the time of two runs: the whole, its parts, theirs, and classes of work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was measured of all ranks, in tables: overlap, steps, operators, collectives, waiting."""
+"""All tables of a run: overlap, steps, operators, collectives, waiting."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How ranks and steps spent their time, as tables."""
+"""Tables on the time of ranks and steps."""
 
 from __future__ import annotations
 

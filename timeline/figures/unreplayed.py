@@ -1,4 +1,4 @@
-"""What idle time, step traces and small tables show where no replay does."""
+"""Losses shown by idle time, step traces and small tables where nothing can be replayed."""
 
 from __future__ import annotations
 

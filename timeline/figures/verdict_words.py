@@ -1,4 +1,4 @@
-"""What is slow, in sentences: the culprit first, then where a step goes, its slowest rank last."""
+"""Sentences of the verdict on a mean step."""
 
 from __future__ import annotations
 

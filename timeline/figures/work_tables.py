@@ -1,4 +1,4 @@
-"""What computes and who launched it, as tables, some of which a comparison alone asks for."""
+"""Tables on computing and on who launched it, some of them for comparisons alone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What stands in a column for a value that the source does not give."""
+"""Values that stand in columns where a source gives none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What profilers say themselves: their own sums and links, and the small tables of MindSpore."""
+"""Sums and links recorded by profilers, and the small tables of MindSpore."""
 
 from __future__ import annotations
 

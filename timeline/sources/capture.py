@@ -1,4 +1,4 @@
-"""What a format says of itself, and what passes between finding and the formats."""
+"""Descriptions of formats and of captures, passed between finding and the formats."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NO_EXTENT: Extent = (None, None)
 
 
 class FormatKind(enum.Enum):
-    """What the files of a format are, which tells of what other captures they are copies."""
+    """The kind of files of a format; it decides which captures are copies of which."""
 
     EXPORT = enum.auto()
     """A timeline, complete in itself."""
@@ -63,12 +63,12 @@ class Capture:
 
     @property
     def database(self) -> Path:
-        """The file of a database."""
+        """Return the file of a database."""
         return self.unpacked or self.content
 
 
 class FolderKind(enum.Enum):
-    """What a directory is by its name and those of the directories in it."""
+    """The kind of a directory, by its name and its subdirectories."""
 
     OUTPUT = enum.auto()
     """ASCEND_PROFILER_OUTPUT, in which a framework leaves what its profiler exported."""
@@ -96,7 +96,7 @@ class Folder:
     free: tuple[int, ...] = ()
 
     def captures_of(self, found: Format, content: Path) -> list[Capture]:
-        """A capture for each device that is free, or one where there are no devices."""
+        """Return a capture for each free device, or one if there are no devices."""
         devices: tuple[int | None, ...] = self.free or (None,)
         return [Capture(found, self.directory, content, device) for device in devices]
 
@@ -115,7 +115,7 @@ class CaptureFile:
 
     @property
     def beside(self) -> list[Capture]:
-        """The captures whose content is this file, or the directory that it lies in."""
+        """Return the captures that are this file, or lie in its directory."""
         return [one for one in self.around if one.content in (self.path, self.path.parent)]
 
 
@@ -129,7 +129,7 @@ class Lookalike:
 
 @dataclass(frozen=True)
 class Root:
-    """Where captures were looked for: a path, and the directories above it as people know them.
+    """The path in which captures were looked for, and the directories above it.
 
     above: nearest first; None where the path lies where people have it.
     """
@@ -152,7 +152,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Part:
-    """What is read as one rank of a capture that holds several ranks.
+    """The part of a capture of several ranks that is read as one rank.
 
     name: the part as people call it, such as device_1 or TP01; a long one is cut. device: what the
     part ran on, None for processes of a merged trace. processes: those, and the pid that each had
@@ -169,7 +169,7 @@ class Part:
 
     @classmethod
     def of_device(cls, device: int | None) -> Part:
-        """The part of a capture that ran on one device."""
+        """Return the part of a capture that ran on one device."""
         return cls(f"device_{device}", device)
 
 
@@ -209,45 +209,45 @@ class Claim:
 
     @property
     def several(self) -> bool:
-        """Whether the capture holds other ranks too."""
+        """Return whether the capture holds other ranks too."""
         return self.part is not None
 
     @property
     def rank(self) -> int | None:
-        """The rank that all evidence agrees on."""
+        """Return the rank that all evidence agrees on."""
         ranks = {item.rank for item in self.evidence}
         return ranks.pop() if len(ranks) == 1 else None
 
     @property
     def contradiction(self) -> str:
-        """What the evidence says, where that is more than one rank."""
+        """Return the evidence if it names more than one rank."""
         if len({item.rank for item in self.evidence}) < 2:
             return ""
         return "; ".join(f"{item.where} says {item.rank}" for item in self.evidence)
 
     @property
     def name(self) -> str:
-        """The name of the capture's directory, as --assign-rank takes it."""
+        """Return the name of the capture's directory, as --assign-rank takes it."""
         return self._with_part(self.capture.directory.name)
 
     @property
     def path(self) -> str:
-        """The path of the capture, as --assign-rank takes it where names are not enough."""
+        """Return the path of the capture, as --assign-rank takes it where names are ambiguous."""
         return self._with_part(str(self.capture.directory))
 
     @property
     def file(self) -> str:
-        """What is read of the capture, as --assign-rank takes it where several lie together."""
+        """Return the file of the capture, as --assign-rank takes it where several lie together."""
         return self._with_part(str(self.capture.content))
 
     def _with_part(self, place: str) -> str:
-        """A name or path, with the part or id where several ranks have it."""
+        """Return a name or path with the part or id where several ranks share it."""
         if self.capture.format.ids is not None:
             return f"{place}/device_{self.capture.device}"
         return place if self.part is None else f"{place}/{self.part.name}"
 
     def is_named(self, name: str) -> bool:
-        """Whether a name or path is that of the capture, its part, or what lies around it."""
+        """Return whether a name or path is that of the capture, its part, or a parent directory."""
         wanted, places = Path(name), (self.capture.directory, self.capture.content)
         numbers = (self.device, self.capture.device)
         parts = {f"device_{number}" for number in numbers if number is not None}
@@ -262,11 +262,11 @@ class Claim:
         return wanted.name in parts and wanted.parent.resolve() in resolved
 
     def with_rank(self, rank: int) -> Claim:
-        """The claim to a rank that somebody gave the capture."""
+        """Return the claim with a rank that the user gave the capture."""
         return replace(self, evidence=(Evidence(rank, "--assign-rank"),))
 
     def identity(self, rank: int) -> Identity:
-        """Who the capture is, as the rank that was found for it."""
+        """Return the identity of the capture with the rank that was found for it."""
         where = self.evidence[0].where if self.evidence else NOT_DISTRIBUTED
         if self.device is not None and (not self.evidence or self.evidence[0].counted):
             where = f"{where}, device {self.device}"
@@ -284,7 +284,7 @@ def _no_extent(_: Capture) -> Extent:
 
 
 def _parsed_by_msprof(capture: Capture) -> tuple[Path, ...]:
-    """Where msprof leaves the databases that it made of the data of a device."""
+    """Return where msprof leaves the databases that it parsed of a device's data."""
     if capture.device is None or not capture.directory.name.startswith(PROF):
         return ()
     return (capture.directory / f"device_{capture.device}" / SQLITE,)
@@ -338,5 +338,5 @@ class Format:
     writer: str = ""
 
     def open(self, claim: Claim, rank: int) -> Source:
-        """What reads a claim as a rank."""
+        """Return the source that reads a claim as a rank."""
         return self.read_with(claim, claim.identity(rank))

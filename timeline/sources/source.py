@@ -1,4 +1,4 @@
-"""What every reader offers: who a capture is, which clock it has, and its records."""
+"""The interface of readers: the identity, clock and records of a capture."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
 
 @dataclass(frozen=True)
 class Identity:
-    """Which rank a capture is of, and where it lies.
+    """The rank of a capture, and where it lies.
 
     `taken` is the capture's own time stamp (YYYYmmddHHMMSSmmm) from its name, empty where the
     name has none; `worker` is the process that captured it, as far as the name tells; `part` is
@@ -40,13 +40,13 @@ class Identity:
 
     @property
     def place(self) -> Path:
-        """Where the rank lies, as --assign-rank takes it."""
+        """Return where the rank lies, as --assign-rank takes it."""
         return self.directory / self.part if self.part else self.directory
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """What of a capture is wanted; a reader may leave the rest unread.
+    """The parts of a capture that are wanted; a reader may leave the rest unread.
 
     every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
     are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
@@ -70,12 +70,12 @@ class ReadRequest:
 
     @property
     def with_allocations(self) -> bool:
-        """Whether it is wanted what operators of the framework allocated."""
+        """Return whether allocations of framework operators are wanted."""
         return self.operators or self.allocations
 
     @property
     def with_names(self) -> bool:
-        """Whether a layer shows the names and types of device tasks, or they are asked for."""
+        """Return whether a layer shows names and types of device tasks, or they are asked for."""
         return self.names or bool(self.layers & _NAMED_LAYERS)
 
 
@@ -108,7 +108,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class SourceAround:
-    """What reads a source in a way of its own, and else is what that source is."""
+    """A source that reads another one in its own way, and is like it otherwise."""
 
     source: Source
 
@@ -119,7 +119,7 @@ class SourceAround:
 
     @property
     def identity(self) -> Identity:
-        """The identity of the capture."""
+        """Return the identity of the capture."""
         return self.source.identity
 
     @property

@@ -1,4 +1,4 @@
-"""How the run is split over ranks, and what ranks compute and communicate in a step."""
+"""Files on how a run is split over ranks, and on computing and communication in steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the profiler measured of each communication op, and of each link between ranks."""
+"""Files with the profiler's measurements of communication ops and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tensors graphs hold, and for how long, as MindSpore plans it before they run."""
+"""Files on the tensors of graphs and their lifetimes, as MindSpore plans them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What CANN recorded and nothing was made of: the slices that are read, and all the rest."""
+"""The format of raw CANN slices that no tool has parsed."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What formats share: clocks, counters, what computes, identities, overlap, losses, decimals."""
+"""Helpers that formats share: clocks, counters, identities, overlap, losses, decimals."""

@@ -1,4 +1,4 @@
-"""What relates the counter and the samplers of a device to the clocks of its host.
+"""The relation of a device's counter and samplers to the clocks of its host.
 
 It is told by dev_start.log, host_start.log, info.json and start_info of a capture.
 """

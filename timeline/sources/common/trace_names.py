@@ -1,4 +1,4 @@
-"""What a trace names: processes, threads, the device in a process id, and steps of the profiler."""
+"""Names in traces: processes, threads, devices in process ids, and profiler steps."""
 
 from __future__ import annotations
 

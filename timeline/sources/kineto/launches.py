@@ -1,4 +1,4 @@
-"""What launched each task of a PyTorch trace: the call of the runtime, and the operator."""
+"""Launches of the tasks of a PyTorch trace: the runtime call and the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What msprof parsed and never exported: where it lies, and what reads it."""
+"""The format of databases that msprof parsed and never exported."""
 
 from __future__ import annotations
 
