@@ -160,6 +160,10 @@ def test_slow_steps_say_how_much_longer_they_take() -> None:
     assert said(odd, losses).sentence.startswith(
         "Step 3 takes 11 times as long (all ranks compute longer): "
     )
+    one = said(replace(odd, slower=(1,)), losses).sentence
+    assert one.startswith("Step 3 takes 11 times as long (rank 5 computes longer): ")
+    some = said(replace(odd, slower=(0, 1)), losses).sentence
+    assert some.startswith("Step 3 takes 11 times as long (ranks 4-5 compute longer): ")
     reported = said(odd, losses, ranks=(4,))
     assert reported.sentence.startswith("Step 3 takes 11 times as long (computing): ")
     assert reported.evidence["step_ns"] == 1100 * MS

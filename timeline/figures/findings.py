@@ -358,6 +358,18 @@ class _Told:
         return next(rank for rank in self.words.numbers if rank not in (self.ranks or ()))
 
     @property
+    def who_computes(self) -> str:
+        """Return which ranks compute longer, for what stands in brackets."""
+        ranks = sorted(self.words.numbers[at] for at in self.finding.slower)
+        if len(self.words.numbers) == 1:
+            return "computing"
+        if len(ranks) in (0, len(self.words.numbers)):
+            return "all ranks compute longer"
+        return f"rank{'s' if len(ranks) > 1 else ''} {_listed(ranks)} " + (
+            "compute longer" if len(ranks) > 1 else "computes longer"
+        )
+
+    @property
     def in_call(self) -> str:
         """Return the host call that takes most of the time, if it is known."""
         return f" ({self.inside_call[1:]})" if self.inside_call else ""
@@ -404,7 +416,7 @@ def _slow_steps(told: _Told) -> str:
         else f"{took_ns / other_ns - 1:.0%} longer"
     )
     why = {
-        Cause.COMPUTING: "all ranks compute longer" if len(told.words.numbers) > 1 else "computing",
+        Cause.COMPUTING: told.who_computes,
         Cause.INPUT: "data come late",
         Cause.HOST: f"the host is busy{told.inside_call}",
     }.get(told.finding.cause, f"host and device take longer{told.inside_call}")

@@ -88,7 +88,7 @@ class Source(Protocol):
 
     @property
     def identity(self) -> Identity:
-        """Which rank the capture is of."""
+        """Return the rank that the capture is of."""
 
     @property
     def clock(self) -> Clock:

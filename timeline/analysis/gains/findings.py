@@ -103,6 +103,8 @@ class Finding:
     basis: Basis = Basis.REPLAY
     fault: bool = True
     absent: int | None = None
+    slower: tuple[int, ...] = ()
+    """Positions of the ranks that would take less, each at least half as much less as any."""
 
 
 @dataclass(frozen=True)
@@ -277,7 +279,8 @@ class _Search:
     def _finding(self, candidate: _Candidate, gain_ns: int, further_ns: int) -> Finding:
         """Return the finding of a candidate with these gains."""
         parts, rows, less_ns = self._mends.parts, candidate.rows, candidate.less_ns
-        most = int(np.argmax(np.bincount(parts.rank[rows], less_ns)))
+        by_rank = np.bincount(parts.rank[rows], less_ns)
+        most = int(np.argmax(by_rank))
         is_most = parts.rank[rows] == most
         longest, longest_less_ns = rows[is_most], less_ns[is_most]
         alike = np.isin(parts.part, np.unique(parts.part[longest])) & (parts.rank == most)
@@ -297,6 +300,7 @@ class _Search:
             basis=candidate.basis,
             fault=candidate.fault,
             absent=candidate.absent,
+            slower=tuple(np.flatnonzero(2 * by_rank >= by_rank[most]).tolist()),
         )
 
     def _main_cause(self, candidate: _Candidate) -> Cause:

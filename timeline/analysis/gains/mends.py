@@ -287,7 +287,8 @@ def _host_parts(
     """
     host = rank.recording.points
     nodes = run.point[int(run.first_point[at]) : int(run.first_point[at + 1])]
-    way_ns = np.diff(host.time_ns, prepend=run.start_ns)
+    # What the host did before its first point, but for waiting for data, is not known.
+    way_ns = np.diff(host.time_ns, prepend=host.time_ns[:1] - host.data_ns[:1])
     for part, is_it, time_ns in (
         (Part.HOST, host.waits_for == NO_ID, way_ns - host.data_ns),
         (Part.INPUT, host.data_ns > 0, host.data_ns),
