@@ -84,7 +84,7 @@ WAITING = (
 )
 LATE = (
     "How much later than its peers the rank came to the collectives of each step: the median of "
-    "how long ranks waited there, less how long it waited itself."
+    "how long ranks waited there while nothing computed, less how long it waited itself."
 )
 BASE_AND_NEW = (
     "How steps of two runs differ, of which the new one is moved in time so that its first step "
