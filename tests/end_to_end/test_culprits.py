@@ -106,6 +106,19 @@ def test_the_first_finding_is_the_fault_and_wins_the_truth(
         assert culprit["share"] == pytest.approx(first["gain_share"], abs=1e-5)
 
 
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_one_of_two_slow_ranks_wins_no_more_than_down_to_the_other(layout: str) -> None:
+    """What mending the slower one wins is what the run with the other alone takes less."""
+    both = Cluster(4, 3, Scenario(slow_computing={1: 1.25, 3: 1.6}), ops_per_step=24)
+    other = replace(both, scenario=Scenario(slow_computing={1: 1.25}))
+    verdict = reported(both.run(), layout)["verdict"]
+    whole_ns = verdict["replay"]["recording_ns"]
+    rest_ns = reported(other.run(), layout)["verdict"]["replay"]["recording_ns"]
+    first, second = faults(verdict)[:2]
+    assert (first["ranks"], second["ranks"]) == ([3], [1])
+    assert first["gain_share"] == pytest.approx(1 - rest_ns / whole_ns, abs=0.01)
+
+
 @pytest.mark.parametrize("ranks", [2, 5])
 def test_links_that_no_healthy_group_is_beside_are_not_blamed(ranks: int) -> None:
     """All ranks are in the only group: nothing tells that its transfers could be shorter."""
