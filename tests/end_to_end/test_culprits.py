@@ -186,7 +186,7 @@ def test_who_comes_last_is_not_to_blame_where_mending_it_wins_little(
     assert verdict["stragglers"][0]["rank"] == last
     assert verdict["culprit"] is None
     first = verdict["findings"][0]
-    assert (first["ranks"], first["cause"], first["fault"]) == (None, "host", True)
+    assert (first["ranks"], first["cause"], first["fault"]) == (None, "memory", True)
 
 
 @pytest.mark.filterwarnings("ignore")

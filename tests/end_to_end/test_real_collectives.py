@@ -97,7 +97,7 @@ def test_the_late_rank_of_four_is_named(
     assert report["verdict"]["stragglers"][0]["rank"] == 2
     # What others wait for it is little beside what all hosts stand still: no rank is a finding.
     first = report["verdict"]["findings"][0]
-    assert (first["ranks"], first["cause"]) == (None, "host")
+    assert (first["ranks"], first["cause"]) == (None, "memory")
     assert first["evidence"]["call"] in ("cudaMalloc", "cudaFree")
     assert first["gain_share"] > 0.25
     assert all(row["alone"] == 0 for row in report["waiting"])

@@ -16,6 +16,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -53,6 +54,12 @@ LAYOUTS = (
 """One for each way in which files are found and opened."""
 PADDING_BYTES = 2_000_000
 RANKS = 6
+
+
+def verdict_of(report: dict[str, Any]) -> dict[str, Any]:
+    """The verdict without commands, which name the place."""
+    findings = [one | {"command": ""} for one in report["verdict"]["findings"]]
+    return {**report["verdict"], "findings": findings}
 
 
 @pytest.fixture(autouse=True)
@@ -156,7 +163,8 @@ def test_the_web_is_read_by_its_pages(command: Command, shelf: ProfileShelf) -> 
     with web_server(path.parent) as port:
         url = f"http://127.0.0.1:{port}/{path.name}/"
         elsewhere = command.report(url)
-        assert elsewhere["verdict"] == command.report(path, "-o", "local.pftrace")["verdict"]
+        here = command.report(path, "-o", "local.pftrace")
+        assert verdict_of(elsewhere) == verdict_of(here)
         assert command("--list", url).code == 0
     assert (command.directory / f"timeline-{path.name}-summary-r0-1.pftrace").is_file()
 
@@ -253,7 +261,7 @@ def test_only_what_the_chosen_ranks_need_is_fetched(
     received_bytes = connection.received_bytes
     assert needed_bytes < received_bytes < needed_bytes + RANKS * 350_000
     local = command.report(buckets / layout, "--ranks", "0-1", "-o", "local.pftrace")
-    assert report["verdict"] | {"see_why": ""} == local["verdict"] | {"see_why": ""}
+    assert verdict_of(report) == verdict_of(local)
     assert (command.directory / f"timeline-{layout}-summary-r0-1.pftrace").is_file()
 
 

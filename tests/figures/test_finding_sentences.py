@@ -143,7 +143,7 @@ def test_faults(finding: Finding, sentence: str) -> None:
         ),
         (
             replace(ALL, kind=FindingKind.SLOW_HOSTS, cause=Cause.HOST, basis=Basis.BOUND),
-            "Host-bound: if launches never kept the device waiting, the run would be at most 10% "
+            "Host-bound: if the host always launched in time, the run would be at most 10% "
             "shorter.",
         ),
     ],

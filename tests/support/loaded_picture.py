@@ -35,6 +35,10 @@ PIECE_ARGS = frozenset({"rank", "iteration", "share_of_step"})
 _RANK = re.compile(r"Rank (\d+)(?:: .+)?")
 
 
+LATE = "Late by"
+"""The counter that is computed, not recorded."""
+
+
 @dataclass(frozen=True)
 class LoadedTrack:
     """One track of a protobuf trace: its names from the root on, and what orders it."""
@@ -151,7 +155,7 @@ class LoadedPicture:
         ]
 
     def counters(self) -> list[Counter]:
-        """All counters; JSON has no units, so there the unit is a part of the name."""
+        """All recorded counters; JSON has no units, so there the unit is a part of the name."""
         samples: dict[int, list[tuple[int, float]]] = defaultdict(list)
         for track, time, value in self.processor.rows("SELECT track_id, ts, value FROM counter"):
             samples[track].append((time + self.zero_ns, value))
@@ -166,14 +170,18 @@ class LoadedPicture:
                 "SELECT t.id, process.name, t.name FROM process_counter_track t"
                 " JOIN process USING (upid)"
             )
-            return {track: (_rank_of(process), "", name, "") for track, process, name in rows}
+            return {
+                track: (_rank_of(process), "", name, "")
+                for track, process, name in rows
+                if LATE not in name
+            }
         units: dict[int, str | None] = dict(
             self.processor.rows("SELECT id, unit FROM counter_track")
         )
         return {
             track.id: (track.rank, track.path[-2], track.path[-1], units[track.id] or "")
             for track in self.tracks.values()
-            if track.id in units
+            if track.id in units and track.path[-1] != LATE
         }
 
 

@@ -251,7 +251,8 @@ class FiledVerdict:
         }
         shown = replace(figures, **empty, culprit=None)
         said = tuple(_shortened(verdict.sentences()))
-        few = _with_few_waiters(verdict)
+        commands = tuple(map(_spelled, verdict.commands))
+        few = replace(_with_few_waiters(verdict), commands=commands)
         return cls(version, kind, said, _spelled(see_why), few, shown, notes=_first_of(notes))
 
     @classmethod

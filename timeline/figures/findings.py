@@ -441,7 +441,7 @@ def _starved(told: _Told) -> str:
 
 def _slow_hosts(told: _Told) -> str:
     if not told.finding.fault:
-        return "Host-bound: if launches never kept the device waiting, the run"
+        return "Host-bound: if the host always launched in time, the run"
     one = len(told.words.numbers) == 1
     hosts = "The host stands" if one else "Hosts stand"
     return f"{hosts} still{told.in_call}"

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from timeline.columns.columns import Int64
 from timeline.figures.short_names import shortened
 from timeline.figures.table import Table
-from timeline.printable import printable
+from timeline.printable import printable, valid_text
 from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.reports.valid_json import json_of
@@ -86,7 +86,8 @@ def render_page(
         "data": data.replace("<", "\\u003c"),
     }
     template = page.joinpath("page.html").read_text("utf-8")
-    return re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], template).encode()
+    text = re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], template)
+    return valid_text(text).encode()
 
 
 def _tile_html(tile: Tile) -> str:
