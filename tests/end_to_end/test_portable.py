@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -107,8 +108,11 @@ def test_a_western_terminal_in_a_locale_that_knows_nothing(
     assert files[0] == files[1]
     assert "mean" in words[1]
     assert "größe.pftrace" in words[0]
-    before_bars = [text.partition("times last")[0] for text in words]
-    assert before_bars[0] == before_bars[1]
+    # Code page 1252 has no bars.
+    lines = [
+        re.sub(r" +(late by.*|[ ▁-█]+\(.*\))$", "", text, flags=re.MULTILINE) for text in words
+    ]
+    assert lines[0].splitlines()[:20] == lines[1].splitlines()[:20]
 
 
 def test_a_profile_whose_path_the_terminal_cannot_show(shelf: ProfileShelf, tmp_path: Path) -> None:

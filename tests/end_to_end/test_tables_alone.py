@@ -67,8 +67,7 @@ def test_graphs_of_tables_are_selected(tmp_path: Path, command: Command) -> None
     """As steps are; a graph that no table is of is an error."""
     header = "task_id,stream_id,full_kernel_name,kernel_type,op_info,graph_id"
     rows = [f"{task},1,Default/Cast-op{task},Cast,{{}},{graph}" for task, graph in ((1, 7), (2, 8))]
-    text = "\n".join((header, *rows, ""))
-    (tmp_path / "framework_raw_0.csv").write_text(text, encoding="utf-8")
+    (tmp_path / "framework_raw_0.csv").write_text("\n".join((header, *rows)), encoding="utf-8")
     report = command.report(tmp_path, "--graphs", "8")
     assert [(row["graph"], row["task"]) for row in report["framework"]] == [(8, 2)]
     assert report["ranks"][0]["graphs"] == [7, 8]

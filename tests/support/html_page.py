@@ -11,7 +11,7 @@ from typing import Any
 
 HOSTILE = "</script><img src=x onerror=\"document.title='owned'\"><b>$x_{1}$\x1b[31m\u202e'\"&amp;"
 """Ends scripts and attributes, is markup, a formula, and obeyed by terminals."""
-MOST_BYTES = 1_000_000
+MOST_BYTES = 500_000
 """No page is larger, however large the profile is."""
 
 

@@ -42,7 +42,7 @@ from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.ranks.rank_work import RankRequest, merging_limit
-from timeline.ranks.read_ranks import JoinedRanks, choose_ranks, numbers_of, read_ranks
+from timeline.ranks.read_ranks import JoinedRanks, choose_ranks, read_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH
@@ -255,7 +255,7 @@ class _Comparer:
             draw=draw,
             clock=profile.reading.clock,
             questions=self._questions(ranks),
-            on_disk=numbers_of(profile.sources),
+            on_disk=frozenset(profile.ranks),
         )
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)

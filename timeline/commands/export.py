@@ -49,7 +49,6 @@ from timeline.ranks.read_ranks import (
     choose_ranks,
     draw_again,
     draw_exact_again,
-    numbers_of,
     read_ranks,
 )
 from timeline.ranks.workers import worker_pool_for
@@ -140,7 +139,7 @@ def _write_export(
         target.path,
         clock=profile.reading.clock,
         questions=_questions(asked, selection, options, len(sources)),
-        on_disk=numbers_of(profile.sources),
+        on_disk=frozenset(profile.ranks),
     )
     written: Written | None = None
     try:

@@ -138,7 +138,7 @@ def report_findings(
     waiting: Waiting,
     path: Table,
     computing: Table,
-    every_rank: Collection[int] = (),
+    on_disk: Collection[int] = (),
 ) -> tuple[ReportedFindings, Culprit | None]:
     """Find what to mend in a run, and the rank to blame first, None where none is.
 
@@ -147,7 +147,7 @@ def report_findings(
         waiting: of these ranks.
         path: `Figures.critical_path`.
         computing: `Figures.computing_causes`.
-        every_rank: those of the profile, selected or not.
+        on_disk: those of the profile, selected or not.
     """
     run = gather_run(facts, waiting) if facts else None
     if run is None:
@@ -158,7 +158,7 @@ def report_findings(
         are_left_out = any(rank.recorded.tasks.any() for rank in facts)
         return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
     losses = find_losses(run)
-    told = FindingWords([rank.rank for rank in facts], losses, path, computing, every_rank)
+    told = FindingWords([rank.rank for rank in facts], losses, path, computing, on_disk)
     reported = ReportedFindings(
         tuple(
             told.report(finding, follows=any(one.fault for one in losses.found[:place]))
@@ -179,7 +179,7 @@ class FindingWords:
     losses: Findings
     path: Table
     computing: Table
-    every_rank: Collection[int]
+    on_disk: Collection[int]
 
     def report(self, finding: Finding, *, follows: bool) -> ReportedFinding:
         """Return a finding with its evidence and its sentence.
@@ -225,7 +225,7 @@ class FindingWords:
             took_ns=finding.took_ns, less_ns=finding.less_ns, steps=steps, name=finding.name
         )
         if finding.absent is not None:
-            found["profiled"] = finding.absent in self.every_rank
+            found["profiled"] = finding.absent in self.on_disk
         if finding.ranks is not None and len(finding.ranks) == 1:
             own = losses.classes[finding.ranks[0]]
             found["peers"] = losses.classes.count(own) - 1
@@ -304,7 +304,7 @@ class _Told:
         if len(self.ranks) == 1:
             if self.finding.absent is None:
                 return f"Rank {self.ranks[0]}"
-            selected = self.ranks[0] in self.words.every_rank
+            selected = self.ranks[0] in self.words.on_disk
             where = "selected" if selected else "in this profile"
             return f"Rank {self.ranks[0]}, which is not {where},"
         return f"Ranks {_listed(self.ranks)}"

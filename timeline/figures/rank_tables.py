@@ -215,12 +215,12 @@ class Figures:
         facts: Sequence[RankFacts],
         waiting: Waiting,
         path: CriticalPath | None = None,
-        every_rank: Collection[int] = (),
+        on_disk: Collection[int] = (),
     ) -> Figures:
         """Return the figures of some ranks, which are on one clock.
 
         path: what determined the steps; a comparison has none, and looks for no findings.
-        every_rank: those of the profile, selected or not.
+        on_disk: those of the profile, selected or not.
         """
         ordinary = ordinary_steps(facts)
         of_ranks, of_steps = split_exposed(facts, waiting.waits)
@@ -232,7 +232,7 @@ class Figures:
         findings, culprit = ReportedFindings(), None
         if path is not None:
             findings, culprit = report_findings(
-                facts, waiting, critical_path, computing_causes, every_rank
+                facts, waiting, critical_path, computing_causes, on_disk
             )
         return (
             cls(

@@ -128,6 +128,7 @@ class Verdict:
         """Return the verdict on some ranks."""
         told_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
         steps = slowest_rank_of_each_step(told_steps)
+        ordinary = slowest_rank_of_each_step(figures.steps, ordinary=True)
         worked = steps
         if len(steps):
             computes = np.ma.filled(told_steps["computing_ns"], 0) > 0
@@ -154,7 +155,7 @@ class Verdict:
             figures.overlap,
             measured,
             _rank_extreme(figures.overlap),
-            _step_extreme(slowest_rank_of_each_step(figures.steps, ordinary=True)),
+            _step_extreme(ordinary),
             _longest(totals, ~communication),
             _longest(totals, communication),
             _stragglers(figures.waiting, figures.steps),
@@ -181,7 +182,10 @@ class Verdict:
             tuple(one.text for one in told if one.about in ABOUT_DATA),
             tuple(one.text for one in told if one.about not in ABOUT_DATA),
             () if mean is not None else tuple(untimed_sentences(figures)),
-            tuple(_steps_to_see(figures, finding) for finding in figures.findings.found),
+            tuple(
+                _steps_to_see(figures.steps, steps, ordinary, finding)
+                for finding in figures.findings.found
+            ),
         )
 
     @property
@@ -458,13 +462,18 @@ def _step_extreme(steps: Table) -> Extreme | None:
     return _extreme(steps["step"], times_ns, rank=row["rank"], graph=row["graph"])
 
 
-def _steps_to_see(figures: Figures, finding: ReportedFinding) -> tuple[int, ...]:
+def _steps_to_see(
+    of_ranks: Table, steps: Table, ordinary: Table, finding: ReportedFinding
+) -> tuple[int, ...]:
     """Return the steps in which to look at a finding, none if there are no steps.
 
     Of odd steps the first with those beside it, which it is compared with; of a slow rank that in
     which it came latest; of what all ranks and steps could win a usual one, else the slowest.
+
+    Args:
+        of_ranks: `Figures.steps`.
+        steps, ordinary: a row per step, of all and of the ordinary ones, in order of time.
     """
-    steps = slowest_rank_of_each_step(figures.steps)
     if len(steps) < 2:
         return ()
     numbers = list(dict.fromkeys(steps["step"].tolist()))
@@ -472,13 +481,12 @@ def _steps_to_see(figures: Figures, finding: ReportedFinding) -> tuple[int, ...]
         at = numbers.index(finding.steps[0])
         first = min(max(at - 1, 0), max(len(numbers) - 3, 0))
         return tuple(numbers[first : first + 3])
-    ordinary = slowest_rank_of_each_step(figures.steps, ordinary=True)
     ordinary = ordinary if len(ordinary) else steps
     order = np.argsort(ordinary["period_ns"], kind="stable")
     if not finding.fault:
         return (int(ordinary["step"][order[len(order) // 2]]),)
     if finding.ranks and len(finding.ranks) == 1:
-        rows = figures.steps.take(figures.steps["rank"] == finding.ranks[0])
+        rows = of_ranks.take(of_ranks["rank"] == finding.ranks[0])
         late_ns = np.ma.filled(rows["late_ns"], 0)
         if len(late_ns) and late_ns.max() > 0:
             return (int(rows["step"][int(np.argmax(late_ns))]),)

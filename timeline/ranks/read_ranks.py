@@ -45,11 +45,6 @@ _LISTED = {
 """Where somebody who calls functions finds what there is."""
 
 
-def numbers_of(sources: Sequence[Source]) -> frozenset[int]:
-    """Return the numbers of the ranks of some sources."""
-    return frozenset(source.identity.rank for source in sources)
-
-
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
     """Choose the sources of the selected ranks; all where none is selected.
 
@@ -225,7 +220,7 @@ def read_facts(
         draw=False,
         clock=reading.clock,
         questions=questions,
-        on_disk=numbers_of(sources),
+        on_disk=frozenset(source.identity.rank for source in sources),
     )
     with worker_pool_for(chosen, reading, progress) as workers:
         joined = read_ranks(chosen, request, workers, path)

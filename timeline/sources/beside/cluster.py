@@ -23,6 +23,7 @@ from timeline.records.profiler_tables import (
 from timeline.records.task_kinds import collective_kind
 from timeline.sources.beside.delimited import (
     MOST,
+    UNREADABLE,
     Cell,
     Row,
     TableReader,
@@ -206,7 +207,7 @@ def _times_of(
     times = [quantity(row.text(at), Unit.MILLISECONDS) for at in places.values()]
     good = [time for time in times if time is not None and 0 <= time <= MOST]
     if len(good) < len(times) or len(row.cells) < cells:
-        losses.add("rows with a cell that cannot be read", f"line {row.line}")
+        losses.add(UNREADABLE, f"line {row.line}")
         return None
     return tuple(good)
 

@@ -22,6 +22,8 @@ from timeline.sources.decoders.csv_blocks import read_lines
 
 _Table = TypeVar("_Table", bound=ColumnTable)
 
+UNREADABLE = "rows with a cell that cannot be read"
+
 
 def table_of_rows(kind: type[_Table], rows: Sequence[tuple[int | None, ...]]) -> _Table:
     """Return a table of rows of whole numbers in the order of its columns; the last may lack."""
@@ -207,7 +209,7 @@ def read_table(path: Path, kind: type[_Table], into: TablesBuilder) -> _Table:
             ]
             good = [value for value in values if value is not None]
             if len(good) < len(values):
-                losses.add("rows with a cell that cannot be read", f"line {row.line}")
+                losses.add(UNREADABLE, f"line {row.line}")
                 continue
             for values_before, value in zip(columns.values(), good, strict=True):
                 values_before.append(value)

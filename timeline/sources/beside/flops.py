@@ -12,7 +12,14 @@ import numpy as np
 from timeline.columns.columns import Float64
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
-from timeline.sources.beside.delimited import NOT_GIVEN, TablesBuilder, Unit, quantity, read_rows
+from timeline.sources.beside.delimited import (
+    NOT_GIVEN,
+    UNREADABLE,
+    TablesBuilder,
+    Unit,
+    quantity,
+    read_rows,
+)
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_values import read_json
@@ -31,7 +38,6 @@ _SUMMARIES: Mapping[FlopUnit, Mapping[str, str]] = {
     FlopUnit.CUBE: {_WORK: "cube_FLOPs", _RATE: "cube_FLOPS", _SHARE: "cube_FLOPS_Utilization"},
     FlopUnit.VECTOR: {_WORK: "vec_FLOPs", _RATE: "vec_FLOPS", _SHARE: "vec_FLOPS_Utilization"},
 }
-_UNREADABLE = "rows with a cell that cannot be read"
 
 _MOST = 9e9
 """GFLOP/s, or MFLOP of an operator: no device does as much, and 64 bits hold it as FLOP."""
@@ -92,7 +98,7 @@ def _read_steps(path: Path, losses: LossLog, into: TablesBuilder) -> None:
         if isinstance(step, int) and share is not None:
             rows.append({_SHARE: share, "step": step})
         elif row.line > 1 or step is not None:
-            losses.add(_UNREADABLE, f"line {row.line}")
+            losses.add(UNREADABLE, f"line {row.line}")
     _add_rows(into, FlopLevel.STEP, rows)
 
 
@@ -127,7 +133,7 @@ def _read_operators(path: Path, losses: LossLog, into: TablesBuilder) -> None:
         if len(row.cells) not in _LAYOUTS:
             losses.add("rows with too few or many cells", f"line {row.line}")
         elif amounts is None or not name:
-            losses.add(_UNREADABLE, f"line {row.line}")
+            losses.add(UNREADABLE, f"line {row.line}")
         elif name in runs and len(runs[name][0]) == len(cells):
             runs[name][1].extend(amounts)
         else:

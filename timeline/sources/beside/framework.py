@@ -18,6 +18,7 @@ from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables import FrameworkOperators
 from timeline.records.tables import Tasks
 from timeline.sources.beside.delimited import (
+    UNREADABLE,
     TablesBuilder,
     read_rows,
     table_of_rows,
@@ -161,11 +162,14 @@ def read_framework_rows(path: Path, strings: StringPool, damage: LossLog) -> Fra
         SourceError: the file cannot be read or has no column of full names.
     """
     parts = []
-    for block in read_blocks(path, _COLUMNS, ("name",), damage, RowShape.ENDED):
+    for block in read_blocks(path, _COLUMNS, ("name",), damage, RowShape.RAGGED):
         names = {one: block.codes(one, strings, str.strip) for one in ("name", "kind", "info")}
-        ids = {one: block.integers(one, NO_ID) for one in ("stream", "task")}
-        blocks = "none" if "op_type" in block.header else "blocks"
-        ids |= {"blocks": block.integers(blocks, NO_ID), "graph": block.integers("graph", NO_GRAPH)}
+        absent = {"stream": NO_ID, "task": NO_ID, "blocks": NO_ID, "graph": NO_GRAPH}
+        if "op_type" in block.header:
+            del absent["blocks"]
+        ids = {one: block.integers(one, none) for one, none in absent.items()}
+        for one, none in absent.items():
+            damage.add_lines(UNREADABLE, block.lines_without(one, ids[one], none))
         parts.append(FrameworkRows.of(len(block), {**names, **ids}))
     rows = FrameworkRows.concat(parts)
     return rows.take(rows.name != NO_NAME)

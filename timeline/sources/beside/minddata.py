@@ -25,7 +25,14 @@ from timeline.records.profiler_tables import (
     QueueRecords,
 )
 from timeline.records.tables import OmissionCode
-from timeline.sources.beside.delimited import MOST, Cell, TablesBuilder, read_texts, table_of_rows
+from timeline.sources.beside.delimited import (
+    MOST,
+    UNREADABLE,
+    Cell,
+    TablesBuilder,
+    read_texts,
+    table_of_rows,
+)
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import (
     interval_ns_of_milliseconds,
@@ -428,7 +435,7 @@ def _read_pipeline_table(into: TablesBuilder, path: Path, losses: LossLog) -> No
         number, kind, workers, children, sizes, capacity = row.cells
         op = whole_number(number)
         if op is None:
-            losses.add("rows with a cell that cannot be read", f"line {row.line}")
+            losses.add(UNREADABLE, f"line {row.line}")
             continue
         found.append(
             _Operation(

@@ -351,6 +351,14 @@ class Block:
             values[rest] = [known[cell] for cell in cells]
         return values
 
+    def lines_without(self, key: str, values: Int64, absent: int) -> Int64:
+        """Return the lines in which `integers` found something else than an integer."""
+        rows = np.flatnonzero(values == absent)
+        begin, end = self._spans(key)
+        cells = self._slices(begin[rows], end[rows])
+        strange = [unquoted(cell).strip() not in NOT_GIVEN for cell in cells]
+        return self.lines[rows[np.array(strange, np.bool_)]]
+
     def reals(self, key: str) -> tuple[Float64, Bool]:
         """Return a column as (n,) float64, NaN if not a number, and a mask of given values."""
         cells = self.cells(key)
