@@ -91,6 +91,7 @@ def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) ->
     cut = block.cells_of < len(block.header)
     damage.add_lines("rows without a number, a start and an end", block.lines[~mean & ~good])
     damage.add_lines("rows that break off, without their last reduces", block.lines[good & cut])
+    damage.add_lines("means that break off, without their last time", block.lines[mean & cut])
     steps = Steps.of(
         len(block),
         {
@@ -102,10 +103,14 @@ def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) ->
             "bp_end_ns": _mark_ns(block, "bp_point"),
         },
     )
+    parts, reduces = _reduces(block, iteration, good, cut, strings)
+    return StepTicks(steps.take(good), parts, reduces, _means_of(block, mean))
+
+
+def _means_of(block: Block, mean: Bool) -> StepTraceMeans:
     last = np.flatnonzero(mean)[-1:]
     means = {field: ticks_ns(block, name)[last] for field, name in _TIMES.items()}
-    parts, reduces = _reduces(block, iteration, good, cut, strings)
-    return StepTicks(steps.take(good), parts, reduces, StepTraceMeans.of(len(last), means))
+    return StepTraceMeans.of(len(last), means)
 
 
 def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
@@ -178,8 +183,10 @@ def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
     into.read_files(files, readers)
 
 
-def _read_means(path: Path, _: LossLog, into: TablesBuilder) -> None:
-    into.add(read_step_ticks(path, StringPool(), into.rank).means)
+def _read_means(path: Path, losses: LossLog, into: TablesBuilder) -> None:
+    blocks = with_mean_rows(read_blocks(path, None, STEP_COLUMNS, losses))
+    means = [_means_of(block, mean) for block, mean in blocks if mean.any()]
+    into.add(StepTraceMeans.concat(means[-1:]))
 
 
 def _read_points(path: Path, losses: LossLog, into: TablesBuilder) -> None:
