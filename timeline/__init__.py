@@ -26,14 +26,14 @@ if TYPE_CHECKING:
         UsageError,
         WorkerError,
     )
-    from timeline.figures.filed_verdict import FiledVerdict
-    from timeline.figures.table import Table
     from timeline.layers import Layer
     from timeline.options import Args, Fit
     from timeline.profile import Profile, open_profile
     from timeline.reports.comparison_report import ComparisonReport
     from timeline.reports.export_report import ExportReport
+    from timeline.reports.filed_verdict import FiledVerdict
     from timeline.selection import Align, Kind, Selection
+    from timeline.tables.table import Table
     from timeline.viewer.opening import show
 
 __all__ = [
@@ -75,7 +75,7 @@ _HOMES = {
     "Args": "timeline.options",
     "ComparisonReport": "timeline.reports.comparison_report",
     "ExportReport": "timeline.reports.export_report",
-    "FiledVerdict": "timeline.figures.filed_verdict",
+    "FiledVerdict": "timeline.reports.filed_verdict",
     "Fit": "timeline.options",
     "Kind": "timeline.selection",
     "Layer": "timeline.layers",
@@ -89,7 +89,7 @@ _HOMES = {
     "Selection": "timeline.selection",
     "SelectionError": "timeline.errors",
     "SourceError": "timeline.errors",
-    "Table": "timeline.figures.table",
+    "Table": "timeline.tables.table",
     "TimelineError": "timeline.errors",
     "TimelineWarning": "timeline.errors",
     "UsageError": "timeline.errors",

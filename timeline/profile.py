@@ -13,7 +13,6 @@ import numpy as np
 
 from timeline.declarations import fill, with_keywords
 from timeline.errors import in_python
-from timeline.figures.table import Table, paragraph_html
 from timeline.keywords import ReadingKeywords, SelectionKeywords
 from timeline.library.tables import ProfileTables
 from timeline.options import ReadingOptions
@@ -22,6 +21,7 @@ from timeline.selection import Selection
 from timeline.sources.files.remote_path import is_url
 from timeline.sources.finding.discovery import FIND_FOR_EXPORT, FindingOptions
 from timeline.sources.finding.packed import discover_unpacked
+from timeline.tables.table import Table, paragraph_html
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack

@@ -22,12 +22,12 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS, ProfileShelf, change_events
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser
-from timeline.figures.comparison import Comparison
-from timeline.figures.comparison_sentences import cause_label
-from timeline.figures.table import Table
+from timeline.comparison.comparison import Comparison
+from timeline.comparison.sentences import cause_label
 from timeline.reports.html import render_comparison_page
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_comparison import comparison_text
+from timeline.tables.table import Table
 
 SLOWED = "MatMulV2"
 TIMES = ("base_ns", "new_ns", "delta_ns")

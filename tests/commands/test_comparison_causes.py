@@ -15,7 +15,7 @@ from simulator.scenario import Scenario
 from simulator.simulation import make_run
 from tests.support.places import DATA
 from timeline.cli.main import main
-from timeline.figures.overall_parts import EXPOSED
+from timeline.comparison.parts import EXPOSED
 from timeline.reports.comparison_report import ComparisonReport
 
 pytestmark = pytest.mark.sweep

@@ -16,9 +16,9 @@ from simulator.writers.companions.memory import (
 )
 from tests.support.html_page import read
 from tests.support.profile_shelf import ProfileShelf
-from timeline.figures.comparison import Comparison
-from timeline.figures.filed_verdict import FiledVerdict
-from timeline.figures.overall_parts import select_classes
+from timeline.comparison.comparison import Comparison
+from timeline.comparison.parts import select_classes
+from timeline.reports.filed_verdict import FiledVerdict
 from timeline.reports.terminal import PIPE_WIDTH, Display
 from timeline.reports.terminal_comparison import comparison_text
 

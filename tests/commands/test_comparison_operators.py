@@ -14,7 +14,7 @@ from tests.support.profile_shelf import Event, ProfileShelf, change_events
 from timeline.cli.main import main
 from timeline.commands.compare import compare
 from timeline.errors import UsageError
-from timeline.figures.table import Table
+from timeline.tables.table import Table
 
 TABLES = ("framework_operators", "operator_memory", "modules")
 WITHOUT_EFFECT = "--max-kernels, --map-operators, --match-shapes: without effect, as "

@@ -20,7 +20,7 @@ from tests.support.examples import at_most
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.run_command import Command
 from timeline.errors import SourceError, TimelineError
-from timeline.figures.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
+from timeline.reports.filed_verdict import CHECKSUM, TEXT, DamagedVerdictError, FiledVerdict
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_verdict import filed_text
 from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from tests.support.places import DATA
-from timeline.figures.table import Table
 from timeline.profile import open_profile
+from timeline.tables.table import Table
 
 TEXT, DATABASE = "torch-npu-text", "torch-npu-db"
 COPYING = {"aclnnInplaceCopy", "ReduceSum", "aclnnDropoutGenMaskV2"}

@@ -11,7 +11,7 @@ import pytest
 
 import timeline
 from tests.support.places import DATA
-from timeline.figures.table import Table
+from timeline.tables.table import Table
 
 
 def opened(name: str) -> timeline.Profile:

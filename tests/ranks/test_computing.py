@@ -11,7 +11,6 @@ import pytest
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
-from timeline.figures.work_tables import computing_sentences, computing_table
 from timeline.options import StepOperators
 from timeline.profile import open_profile
 from timeline.ranks.rank_work import (
@@ -23,6 +22,7 @@ from timeline.ranks.rank_work import (
 from timeline.records.tables import AI_CORE_FREQUENCY
 from timeline.selection import Align, Selection
 from timeline.sources.source import ReadRequest
+from timeline.tables.work import computing_sentences, computing_table
 
 SAMPLED = ("torch-text", "torch-db", "mindstudio", "msprof-sqlite")
 CAUSES = RankRequest(Selection(), draw=False, questions=Questions(causes=True))

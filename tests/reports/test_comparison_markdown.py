@@ -11,10 +11,10 @@ import pytest
 
 from tests.support.html_page import HOSTILE
 from tests.support.made_figures import made_report
-from timeline.figures.comparison import Comparison, Gate
-from timeline.figures.comparison_sentences import cause_label
-from timeline.figures.table import Table
+from timeline.comparison.comparison import Comparison, Gate
+from timeline.comparison.sentences import cause_label
 from timeline.reports.comparison_report import ComparisonReport, comparison_markdown
+from timeline.tables.table import Table
 
 
 def report(word: str = "", *, factor: int = 3) -> ComparisonReport:

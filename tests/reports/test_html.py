@@ -19,16 +19,16 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import OutputError
-from timeline.figures.collective_tables import REFERENCE_GB_S, bandwidth_table
-from timeline.figures.short_names import shortened
-from timeline.figures.table import Table
-from timeline.figures.verdict import Verdict, total_by_type
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import render_export_page
 from timeline.reports.html.charts import PARTS, StepGrid, draw_steps, with_parts
 from timeline.reports.html.page import LONG, size_column
+from timeline.tables.short_names import shortened
+from timeline.tables.table import Table
+from timeline.tables.waits import REFERENCE_GB_S, bandwidth_table
 from timeline.units import spell_bytes, spell_short
+from timeline.verdict.verdict import Verdict, total_by_type
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

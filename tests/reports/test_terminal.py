@@ -15,14 +15,14 @@ import pytest
 from tests.support.profile_shelf import ProfileShelf, change_events
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.figures.findings import ReportedFindings
-from timeline.figures.table import Table
-from timeline.figures.time_tables import PARTS
-from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import MOST_BAR, PIPE_WIDTH, Display, TimesGrid, render_blocks
 from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_text
+from timeline.tables.table import Table
+from timeline.tables.times import PARTS
 from timeline.units import spell_share, spell_short
+from timeline.verdict.findings import ReportedFindings
+from timeline.verdict.verdict import Verdict
 
 WIDTHS = (60, 80, 120)
 ON_TERMINALS = pytest.mark.skipif(sys.platform == "win32", reason="Windows has no pty")

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
-from timeline.figures.verdict import Verdict
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile, RankReport
+from timeline.tables.table import Table
+from timeline.verdict.figures import Figures
+from timeline.verdict.verdict import Verdict
 
 MILLISECOND_NS = 1_000_000
 

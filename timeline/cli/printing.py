@@ -17,11 +17,11 @@ from timeline.printable import encoded, printable_json, say
 from timeline.process import WRITTEN_BEFORE
 
 if TYPE_CHECKING:
-    from timeline.figures.filed_verdict import FiledVerdict
-    from timeline.figures.table import Table
     from timeline.progress import Progress
     from timeline.reports.comparison_report import ComparisonReport
     from timeline.reports.export_report import ExportReport
+    from timeline.reports.filed_verdict import FiledVerdict
+    from timeline.tables.table import Table
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
 """Says where to open the timeline; the braces hold another way to open it."""

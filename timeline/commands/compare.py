@@ -26,16 +26,13 @@ from timeline.commands.results import (
     resolution_row,
     warnings_of,
 )
+from timeline.comparison.comparison import Comparison, Gate, remarks_of_comparison
+from timeline.comparison.pairs import OperatorNames
 from timeline.declarations import fill, with_keywords
 from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import UsageError
-from timeline.figures.comparison import Comparison, Gate, remarks_of_comparison
-from timeline.figures.filed_verdict import FiledVerdict
-from timeline.figures.operator_names import OperatorNames
-from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import FileNotes, Kept, Written
 from timeline.keywords import ChangeKeywords, CompareKeywords, ReadingKeywords
@@ -48,15 +45,18 @@ from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import AI_CPU
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport, comparison_markdown
+from timeline.reports.filed_verdict import FiledVerdict
 from timeline.reports.report_rows import notes_of
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import FindingOptions
+from timeline.tables.table import Table
 from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side
 from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import WHAT_CHANGED, VerdictRow
 from timeline.units import spell_count
+from timeline.verdict.figures import Figures
 from timeline.version import __version__
 
 if TYPE_CHECKING:

@@ -31,11 +31,6 @@ from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, spell_ids
-from timeline.figures.filed_verdict import FiledVerdict
-from timeline.figures.memory_tables import MOST_AT_PEAK
-from timeline.figures.parallel_tables import ParallelIndices, parallel_indices
-from timeline.figures.rank_tables import Figures
-from timeline.figures.verdict import Verdict, highlights_of
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import Describe, FileNotes, Kept, Written, selected_steps
 from timeline.keywords import ExportKeywords
@@ -55,13 +50,18 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
+from timeline.reports.filed_verdict import FiledVerdict
 from timeline.reports.report_rows import CsvFile, notes_of, spell_exact_steps
 from timeline.reports.valid_json import json_of
 from timeline.selection import Selection, select
 from timeline.sources.source import Source
+from timeline.tables.memory import MOST_AT_PEAK
+from timeline.tables.parallel import ParallelIndices, parallel_indices
 from timeline.tracks.assemble import assemble
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.root_rows import WHAT_IS_SLOW, VerdictRow
+from timeline.verdict.figures import Figures
+from timeline.verdict.verdict import Verdict, highlights_of
 from timeline.version import __version__
 
 if TYPE_CHECKING:

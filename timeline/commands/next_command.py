@@ -13,8 +13,8 @@ from timeline.printable import command_line
 from timeline.selection import Kind, Selection
 
 if TYPE_CHECKING:
-    from timeline.figures.verdict import Verdict
     from timeline.options import ReadingOptions
+    from timeline.verdict.verdict import Verdict
 
 COMMANDS = ("compare", "show")
 """First words of a command line that are not paths."""

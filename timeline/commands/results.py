@@ -12,9 +12,6 @@ from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
 from timeline.errors import spell_ids
-from timeline.figures.check_tables import check_table
-from timeline.figures.parallel_tables import ParallelIndices, parallel_contradictions
-from timeline.figures.table import Table
 from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
@@ -30,6 +27,9 @@ from timeline.reports.report_rows import (
 from timeline.selection import Selection
 from timeline.sources.finding.runs import spell_ranks
 from timeline.sources.source import Source
+from timeline.tables.parallel import ParallelIndices, parallel_contradictions
+from timeline.tables.table import Table
+from timeline.tables.times import check_table
 from timeline.units import spell_count
 
 MOST_NAMES = 100_000

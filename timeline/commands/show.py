@@ -8,8 +8,8 @@ from pathlib import Path
 from timeline.commands.next_command import typed_path
 from timeline.encoders.attributes import MARK, read_attributes
 from timeline.errors import SourceError
-from timeline.figures.filed_verdict import DamagedVerdictError, FiledVerdict
 from timeline.printable import command_line
+from timeline.reports.filed_verdict import DamagedVerdictError, FiledVerdict
 
 
 def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:

@@ -9,12 +9,12 @@ from timeline.analysis.questions import Questions
 from timeline.commands.inputs import open_if_path
 from timeline.commands.next_command import see_why
 from timeline.declarations import with_keywords
-from timeline.figures.filed_verdict import FiledVerdict
-from timeline.figures.verdict import Verdict
 from timeline.keywords import VerdictKeywords
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile
+from timeline.reports.filed_verdict import FiledVerdict
 from timeline.selection import Kind, Selection
+from timeline.verdict.verdict import Verdict
 from timeline.version import __version__
 
 if TYPE_CHECKING:

@@ -16,7 +16,6 @@ import numpy as np
 
 from timeline.analysis.questions import Questions
 from timeline.errors import TimelineWarning, UsageError, in_python
-from timeline.figures.table import Table
 from timeline.keywords import SelectionKeywords
 from timeline.options import ReadingOptions
 from timeline.progress import Progress
@@ -24,11 +23,12 @@ from timeline.records.tables import Omission
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import Source
+from timeline.tables.table import Table
 from timeline.units import spell_count
 
 if TYPE_CHECKING:
-    from timeline.figures.rank_tables import Figures
     from timeline.ranks.read_ranks import JoinedRanks
+    from timeline.verdict.figures import Figures
 
 _PACKAGE = "timeline."
 
@@ -55,7 +55,7 @@ def measure(
     Raises:
         TimelineError: something selected is not there, or a file cannot be read.
     """
-    from timeline.figures.rank_tables import Figures
+    from timeline.verdict.figures import Figures
 
     ranks = read_known(path, sources, reading, progress, selection, questions)
     omissions = [omission for facts in ranks.facts for omission in facts.omissions]

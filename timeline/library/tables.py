@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Literal
 from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.declarations import with_keywords
 from timeline.errors import UsageError
-from timeline.figures.table import Table
 from timeline.keywords import SelectionKeywords
 from timeline.library.open_profile import ALWAYS_ASKED, OpenProfile, read_known
 from timeline.selection import Selection
+from timeline.tables.table import Table
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -170,14 +170,14 @@ class ProfileTables(OpenProfile):
         if by not in ("longest", "op", "kind", "group"):
             raise UsageError(f"by={by!r}: collectives are told by longest, op, kind or group.")
         if by == "op":
-            from timeline.figures.single_tables import op_table
+            from timeline.tables.work import op_table
 
             ranks = read_known(*self._reader, self._chosen(selection, keywords), ALWAYS_ASKED)
             return op_table(ranks.facts, ranks.waiting.waits)
         figures = self._measure(selection, keywords).figures
         if by == "longest":
             return figures.longest_ops
-        from timeline.figures.collective_tables import group_table
+        from timeline.tables.waits import group_table
 
         return figures.collectives if by == "kind" else group_table(figures.collectives)
 
@@ -285,7 +285,7 @@ class ProfileTables(OpenProfile):
         if by in ("launch", "module"):
             figures = self._measure(selection, keywords).figures
             return figures.launchers if by == "launch" else figures.modules
-        from timeline.figures.operator_tables import with_file_sums
+        from timeline.tables.operators import with_file_sums
 
         asked = replace(ALWAYS_ASKED, named_operators=EVERY_ROW if by == "name" else 0)
         figures = self._measure(selection, keywords, asked).figures
@@ -459,7 +459,7 @@ class ProfileTables(OpenProfile):
         Raises:
             TimelineError: as `overlap`.
         """
-        from timeline.figures.single_tables import task_table
+        from timeline.tables.work import task_table
 
         asked = replace(ALWAYS_ASKED, every_task=True)
         return task_table(read_known(*self._reader, self._chosen(selection, keywords), asked).facts)
@@ -479,7 +479,7 @@ class ProfileTables(OpenProfile):
         Raises:
             TimelineError: as `overlap`.
         """
-        from timeline.figures.single_tables import call_table
+        from timeline.tables.work import call_table
 
         asked = replace(ALWAYS_ASKED, every_call=True)
         return call_table(read_known(*self._reader, self._chosen(selection, keywords), asked).facts)

@@ -10,10 +10,8 @@ from typing import Any
 
 import orjson
 
-from timeline.figures.comparison import Comparison, Gate
-from timeline.figures.overall_parts import WHOLE
-from timeline.figures.short_names import shortened
-from timeline.figures.table import Table, cell_html, link_html, paragraph_html, table_html
+from timeline.comparison.comparison import Comparison, Gate
+from timeline.comparison.parts import WHOLE
 from timeline.fitting.limits import LimitName
 from timeline.printable import printable
 from timeline.records.tables import Omission
@@ -37,6 +35,8 @@ from timeline.reports.report_rows import (
     spell_omissions,
 )
 from timeline.reports.valid_json import json_of
+from timeline.tables.short_names import shortened
+from timeline.tables.table import Table, cell_html, link_html, paragraph_html, table_html
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 

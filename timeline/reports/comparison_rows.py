@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from timeline.figures.comparison_sentences import cause_label
-from timeline.figures.overall_parts import WHOLE, select_classes
-from timeline.figures.short_names import operator_label
-from timeline.figures.table import Table
+from timeline.comparison.parts import WHOLE, select_classes
+from timeline.comparison.sentences import cause_label
+from timeline.tables.short_names import operator_label
+from timeline.tables.table import Table
 from timeline.units import spell_short
 
 LEAST = 0.001

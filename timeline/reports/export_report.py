@@ -12,12 +12,6 @@ import numpy as np
 import orjson
 
 from timeline.errors import spell_ids
-from timeline.figures.idle_table import idle_dicts
-from timeline.figures.parallel_tables import ParallelIndices
-from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table, link_html, paragraph_html, table_html
-from timeline.figures.verdict import Verdict
-from timeline.figures.waiting_tables import path_rows, waiting_dicts
 from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
 from timeline.reports.report_rows import (
@@ -33,7 +27,13 @@ from timeline.reports.report_rows import (
     spell_omissions,
 )
 from timeline.reports.valid_json import json_of
+from timeline.tables.idle import idle_dicts
+from timeline.tables.parallel import ParallelIndices
+from timeline.tables.table import Table, link_html, paragraph_html, table_html
+from timeline.tables.waits import path_rows, waiting_dicts
 from timeline.units import spell_bytes, spell_count, spell_duration
+from timeline.verdict.figures import Figures
+from timeline.verdict.verdict import Verdict
 
 SCHEMA_VERSION = 1
 VIEWER = "https://ui.perfetto.dev"

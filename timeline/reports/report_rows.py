@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from timeline.errors import spell_ids
-from timeline.figures.parallel_tables import ParallelIndices
 from timeline.fitting.drawn_layers import WHOLE_NS
 from timeline.fitting.limits import LimitName
 from timeline.printable import valid_text
 from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
+from timeline.tables.parallel import ParallelIndices
 from timeline.tracks.root_rows import Note, Notes
 from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
 

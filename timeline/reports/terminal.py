@@ -14,11 +14,11 @@ from rich.console import Console, RenderableType, detect_legacy_windows
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.figures.mean_step import EDGES, edges_ns
-from timeline.figures.short_names import CUT, shortened, two_lines
-from timeline.figures.table import Table
 from timeline.printable import encoded, printable, wrapped
+from timeline.tables.short_names import CUT, shortened, two_lines
+from timeline.tables.table import Table
 from timeline.units import spell_share, spell_short
+from timeline.verdict.mean_step import EDGES, edges_ns
 
 PIPE_WIDTH = 110
 """Characters in a line of a pipe or a file."""

@@ -10,10 +10,9 @@ from rich.console import RenderableType
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.figures.comparison import Comparison, Gate
-from timeline.figures.comparison_sentences import NOTABLE
-from timeline.figures.overall_parts import WHOLE
-from timeline.figures.table import Table
+from timeline.comparison.comparison import Comparison, Gate
+from timeline.comparison.parts import WHOLE
+from timeline.comparison.sentences import NOTABLE
 from timeline.reports.comparison_rows import (
     LEAST,
     TIMES,
@@ -36,6 +35,7 @@ from timeline.reports.comparison_rows import (
     worst_and_best,
 )
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
+from timeline.tables.table import Table
 from timeline.units import spell_bytes, spell_count
 
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6

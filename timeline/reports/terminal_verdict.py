@@ -12,11 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.analysis.idle.idle_sums import IdleCause
-from timeline.figures.filed_verdict import FiledVerdict
-from timeline.figures.idle_table import least_gap_ns, sum_of_selection
-from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
-from timeline.figures.verdict import BARS, Verdict
+from timeline.reports.filed_verdict import FiledVerdict
 from timeline.reports.terminal import (
     GAP,
     Display,
@@ -26,7 +22,11 @@ from timeline.reports.terminal import (
     plain_grid,
     render_blocks,
 )
+from timeline.tables.idle import least_gap_ns, sum_of_selection
+from timeline.tables.table import Table
 from timeline.units import spell_count, spell_duration, spell_number, spell_share, spell_short
+from timeline.verdict.figures import Figures
+from timeline.verdict.verdict import BARS, Verdict
 
 SIDE_BY_SIDE_WIDTH = 116
 """From this width on, operators and collectives stand side by side."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.figures.verdict import Extreme
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
+from timeline.verdict.verdict import Extreme
 from timeline.viewer.startup import (
     Command,
     answers,

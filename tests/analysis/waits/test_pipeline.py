@@ -21,9 +21,9 @@ from timeline import export
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.pipeline import Bubbles, Pairs, measure_bubbles
 from timeline.columns.intervals import subtract, union
-from timeline.figures.parallel_tables import pipeline_sentences
-from timeline.figures.table import Table
 from timeline.records.not_given import NO_ID
+from timeline.tables.parallel import pipeline_sentences
+from timeline.tables.table import Table
 
 pytestmark = pytest.mark.sweep
 

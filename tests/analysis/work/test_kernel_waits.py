@@ -16,9 +16,9 @@ from timeline.analysis.step_membership import Membership
 from timeline.analysis.work.operators import kernel_waits
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
-from timeline.figures.verdict import total_by_type
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import CommunicationOps, Records, Tasks
+from timeline.verdict.verdict import total_by_type
 
 SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20), st.integers(0, 2)), max_size=8)
 

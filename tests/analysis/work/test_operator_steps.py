@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.work.operators import OperatorSteps
 from timeline.commands.export import export
-from timeline.figures.table import Table
 from timeline.profile import open_profile
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import OperatorRuns, RunLevel
 from timeline.selection import Selection
+from timeline.tables.table import Table
 
 TYPES = ("", "Add", "Cast", "MatMul", "Softmax")
 

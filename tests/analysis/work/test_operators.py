@@ -18,11 +18,11 @@ from timeline.analysis.work.operator_names import operator_type
 from timeline.analysis.work.operators import LONGEST_OPS, OperatorFigures, operator_figures
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
-from timeline.figures.table import Table
-from timeline.figures.verdict import total_by_type
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.records.task_kinds import collective_kind
 from timeline.selection import Kind
+from timeline.tables.table import Table
+from timeline.verdict.verdict import total_by_type
 
 NAMES = (
     "trans_TransData_0",

@@ -13,16 +13,16 @@ import numpy.typing as npt
 from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import group_by
-from timeline.figures.mean_step import edges_ns
-from timeline.figures.operator_tables import OperatorCurves
-from timeline.figures.rank_tables import Figures
-from timeline.figures.short_names import shortened
-from timeline.figures.table import Table
-from timeline.figures.time_tables import extent_ns
-from timeline.figures.waiting_tables import WaitMatrix
 from timeline.printable import printable
 from timeline.reports.html.page import Block, unit_of
+from timeline.tables.operators import OperatorCurves
+from timeline.tables.short_names import shortened
+from timeline.tables.table import Table
+from timeline.tables.times import extent_ns
+from timeline.tables.waits import WaitMatrix
 from timeline.units import spell_short
+from timeline.verdict.figures import Figures
+from timeline.verdict.mean_step import edges_ns
 
 MOST_DRAWN = 400
 """Ranks or steps that have a column of their own; more share one, see `run_length`."""

@@ -11,12 +11,6 @@ import numpy.typing as npt
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.columns.group_by import group_by
 from timeline.errors import spell_ids
-from timeline.figures.advice import mean_rows
-from timeline.figures.collective_tables import REFERENCE_GB_S, bandwidth_table, reference_gb_s
-from timeline.figures.idle_table import least_gap_ns, sum_of_selection
-from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
-from timeline.figures.waiting_tables import WaitMatrix, path_parts
 from timeline.printable import printable
 from timeline.records.not_given import NO_ID
 from timeline.reports.html.charts import Part, draw_rank_bars, draw_waits
@@ -39,7 +33,18 @@ from timeline.reports.html.page import (
     text_column,
     time_column,
 )
+from timeline.tables.idle import least_gap_ns, sum_of_selection
+from timeline.tables.table import Table
+from timeline.tables.waits import (
+    REFERENCE_GB_S,
+    WaitMatrix,
+    bandwidth_table,
+    path_parts,
+    reference_gb_s,
+)
 from timeline.units import spell_count, spell_duration
+from timeline.verdict.advice import mean_rows
+from timeline.verdict.figures import Figures
 
 MOST_ROWS = 20
 LEAST_ROWS, LEAST_SHARE = 3, 0.01

@@ -9,10 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.figures.comparison import Comparison
-from timeline.figures.overall_parts import WHOLE
-from timeline.figures.short_names import operator_label
-from timeline.figures.table import Table
+from timeline.comparison.comparison import Comparison
+from timeline.comparison.parts import WHOLE
 from timeline.printable import printable
 from timeline.reports.comparison_rows import (
     class_tables,
@@ -49,6 +47,8 @@ from timeline.reports.html.page import (
     text_column,
     unit_of,
 )
+from timeline.tables.short_names import operator_label
+from timeline.tables.table import Table
 from timeline.units import spell_count, spell_duration, spell_short
 from timeline.version import __version__
 

@@ -8,12 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from timeline.columns.columns import Rows
-from timeline.figures.operator_tables import operator_curves
-from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
-from timeline.figures.verdict import total_by_type
-from timeline.figures.verdict_words import step_shares
-from timeline.figures.work_tables import total_over_ranks
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.charts import (
     MOST_OUTLINED,
@@ -54,7 +48,13 @@ from timeline.reports.html.page import (
     time_column,
 )
 from timeline.reports.html.work_sections import data_section, flop_section, memory_section
+from timeline.tables.operators import operator_curves
+from timeline.tables.table import Table
+from timeline.tables.work import total_over_ranks
 from timeline.units import spell_count, spell_short
+from timeline.verdict.figures import Figures
+from timeline.verdict.verdict import total_by_type
+from timeline.verdict.words import step_shares
 from timeline.version import __version__
 
 MOST_ROWS = 64

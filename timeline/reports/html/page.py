@@ -15,12 +15,12 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Int64
-from timeline.figures.short_names import shortened
-from timeline.figures.table import Table
 from timeline.printable import printable, valid_text
 from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.reports.valid_json import json_of
+from timeline.tables.short_names import shortened
+from timeline.tables.table import Table
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 

@@ -9,11 +9,6 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.waits.culprit import Culprit
-from timeline.figures.advice import ABOUT_DATA, worst_first
-from timeline.figures.flops import ScopeNode, operator_scopes, scope_tree
-from timeline.figures.memory_tables import MOST_AT_PEAK
-from timeline.figures.rank_tables import Figures
-from timeline.figures.table import Table
 from timeline.printable import printable
 from timeline.reports.html.charts import draw_memory, draw_queues
 from timeline.reports.html.page import (
@@ -36,7 +31,12 @@ from timeline.reports.html.page import (
     text_column,
     time_column,
 )
+from timeline.tables.flops import ScopeNode, operator_scopes, scope_tree
+from timeline.tables.memory import MOST_AT_PEAK
+from timeline.tables.table import Table
 from timeline.units import spell_bytes, spell_count
+from timeline.verdict.advice import ABOUT_DATA, worst_first
+from timeline.verdict.figures import Figures
 
 MOST_ROWS, MOST_DATA_ROWS = 120, 50
 MOST_SCOPES = 300

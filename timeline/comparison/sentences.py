@@ -1,0 +1,267 @@
+"""Sentences of a comparison: the causes of a change by size, then details."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.comparison.parts import (
+    AT_ONCE,
+    COMPUTING,
+    COPIES,
+    EXPOSED,
+    EXPOSED_WAITING,
+    IDLE,
+    WAITING,
+)
+from timeline.errors import spell_ids
+from timeline.tables.short_names import operator_label, shortened
+from timeline.tables.table import Table
+from timeline.units import spell_count, spell_duration, spell_short
+
+if TYPE_CHECKING:
+    from timeline.comparison.comparison import Comparison
+
+
+NOTABLE = 0.01
+"""A change by less than this share of a step is no change worth a sentence."""
+MOST_CAUSES, MOST_EXPLAINED, MOST_NAMED = 4, 3, 2
+"""Causes in the first sentence; causes that are explained; operators that explain one."""
+MOST_OF_NAME = 100
+"""Characters of a name in a sentence."""
+LEAST_SHARE, MOST_SHARE = 0.1, 10.0
+"""A change by a smaller or a larger share of a part is told without the share."""
+LEAST_OF_CAUSE = 0.1
+"""What explains less than this share of the change of a cause is not named."""
+
+
+def sentences_of(comparison: Comparison) -> Iterator[str]:
+    """Return the sentences, the most important first; none if a run holds nothing."""
+    whole = comparison.whole
+    base_ns, new_ns, delta_ns = whole["base_ns"], whole["new_ns"], whole["delta_ns"]
+    if not base_ns or not new_ns:
+        return
+    least_ns = NOTABLE * base_ns
+    causes = [row for row in comparison.causes.to_dicts() if abs(row["delta_ns"] or 0) >= least_ns]
+    what = "Step" if comparison.per_step else "End to end"
+    if not causes and abs(delta_ns) < least_ns:
+        yield _unchanged(what, base_ns, new_ns)
+        return
+    waited_for = _waited_for(comparison)
+    named = ", ".join(_spell_cause(row, waited_for) for row in causes[:MOST_CAUSES])
+    yield f"{what} {spell_change(base_ns, new_ns)}" + (f": {named}." if named else ".")
+    yield from _of_rank(comparison, least_ns)
+    yield from _frequencies(comparison)
+    yield f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now ({_mean(comparison)})."
+    for row in causes[:MOST_EXPLAINED]:
+        yield from _explain(comparison, row)
+    yield from _launchers(comparison, causes[:MOST_EXPLAINED])
+    yield from _waiting(comparison, least_ns)
+
+
+def _mean(comparison: Comparison) -> str:
+    """Return the times that a mean is of."""
+    counts = [(*comparison.ranks_of_runs, "rank")]
+    if comparison.per_step and len(comparison.base_steps_ns):
+        steps = len(comparison.base_steps_ns), len(comparison.new_steps_ns)
+        counts.insert(0, (*steps, "step"))
+    told = (
+        spell_count(base, noun) if base == new else f"{base} and {new} {noun}s"
+        for base, new, noun in counts
+    )
+    return f"mean of {', '.join(told)}"
+
+
+def _unchanged(what: str, base_ns: int, new_ns: int) -> str:
+    if base_ns == new_ns:
+        return f"{what} exactly as long as before: {spell_duration(new_ns)}."
+    return (
+        f"{what} about as long as before ({new_ns / base_ns - 1:+.2%}): "
+        f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now."
+    )
+
+
+def cause_label(cause: str, part_of: str) -> str:
+    """Return the name of a cause outside the table that shows what it is part of.
+
+    >>> cause_label("launch calls", "idle")
+    'idle (launch calls)'
+    """
+    if part_of == IDLE:
+        return f"{IDLE} ({cause})"
+    if part_of == EXPOSED:
+        return f"exposed {cause}"
+    return "exposed communication" if cause == EXPOSED else cause
+
+
+def _spell_cause(row: dict[str, Any], waited_for: str = "") -> str:
+    """Format a cause and its change; waited_for: whom a change of exposed waiting is for."""
+    label, base_ns, delta_ns = _label(row), row["base_ns"], row["delta_ns"]
+    if row["part_of"] == EXPOSED and row["cause"] == EXPOSED_WAITING:
+        label += waited_for
+    change = spell_signed(delta_ns)
+    if not base_ns or not row["new_ns"]:
+        return f"{label} {change} ({'gone' if base_ns else 'new'})"
+    share = delta_ns / abs(base_ns)
+    if not LEAST_SHARE <= abs(share) <= MOST_SHARE:
+        return f"{label} {change}"
+    return f"{label} {share:+.0%} ({change})"
+
+
+def _label(row: dict[str, Any]) -> str:
+    """Return the name of a cause in a sentence."""
+    if row["cause"] == AT_ONCE:
+        return f"{'less' if row['delta_ns'] > 0 else 'more'} {AT_ONCE}"
+    return cause_label(row["cause"], row["part_of"])
+
+
+def _waited_for(comparison: Comparison) -> str:
+    """Return the one rank for which waiting changed, if there is one."""
+    known = comparison.rank_causes
+    return f" for rank {known['rank'][0]}" if len(known) else ""
+
+
+def spell_signed(time_ns: int) -> str:
+    """Format a change with its sign in at most eight characters.
+
+    >>> spell_signed(189_277), spell_signed(-33_310)
+    ('+189 us', '-33.3 us')
+    """
+    return f"{'+' if time_ns > 0 else ''}{spell_short(time_ns)}"
+
+
+def spell_change(base_ns: int, new_ns: int) -> str:
+    """Format a change as a share and as a time.
+
+    >>> spell_change(3_303_000, 3_492_000)
+    '+5.7% (+189 us)'
+    """
+    return f"{new_ns / base_ns - 1:+.1%} ({spell_signed(new_ns - base_ns)})"
+
+
+def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
+    """Return the operators, collectives and copies that make up the change of one cause."""
+    label, delta_ns = cause_label(cause["cause"], cause["part_of"]), cause["delta_ns"]
+    if cause["part_of"] == EXPOSED and cause["cause"] == EXPOSED_WAITING:
+        return
+    if EXPOSED in (cause["cause"], cause["part_of"]):
+        table, name = comparison.collectives, "Communication, overlapped or not"
+    elif cause["part_of"] == IDLE:
+        table, name = comparison.idle_calls, label[:1].upper() + label[1:]
+        causes = [one.value for one in IdleCause if one.words == cause["cause"]]
+        table = table.take(np.isin(table["cause"], causes)) if len(table) else table
+    elif cause["cause"] == COPIES:
+        table, name = comparison.copies, "Copies, overlapped or not"
+    else:
+        table = comparison.operators
+        table = table.take(table["class"] == cause["cause"]) if len(table) else table
+        name = label[:1].upper() + label[1:]
+    rows = _alike(table, delta_ns)
+    if rows:
+        shown = ", ".join(
+            f"{told} {spell_signed(row['delta_ns'])} "
+            f"({spell_short(row['base_ns'])} before, {spell_short(row['new_ns'])} now)"
+            for told, row in zip(_names(rows), rows, strict=True)
+        )
+        yield f"{name}: {shown}."
+
+
+def _launchers(comparison: Comparison, causes: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Return which launches compute longer, or less, where computing is a cause."""
+    changed_ns = sum(row["delta_ns"] for row in causes if row["part_of"] == COMPUTING)
+    table = comparison.launchers
+    if not changed_ns or not len(table):
+        return
+    is_named = np.array([name is not None for name in table["launched_by"].tolist()], np.bool_)
+    rows = _alike(table.take(is_named & (table["communication"] == 0)), changed_ns)
+    if rows:
+        shown = ", ".join(f"{_launcher(row)} {spell_signed(row['delta_ns'])}" for row in rows)
+        yield f"Launched by {shown}."
+
+
+def _launcher(row: dict[str, Any]) -> str:
+    (name,) = shortened([row["launched_by"]], MOST_OF_NAME)
+    return f"{name} ({row['phase']})" if row["phase"] in ("forward", "backward") else name
+
+
+def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:
+    """Return the rows that changed most in the direction of the whole, until they explain it."""
+    if not len(table):
+        return []
+    towards = table["delta_ns"] * (1 if delta_ns > 0 else -1)
+    order = np.argsort(-towards, kind="stable")[:MOST_NAMED]
+    return table.take(order[towards[order] >= LEAST_OF_CAUSE * abs(delta_ns)]).to_dicts()
+
+
+def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Return the name of each row; with shapes where names alone would read the same."""
+    labels = [
+        row["task"]
+        if "task" in row
+        else row["call"]
+        if "call" in row
+        else operator_label(row["type"], row["name"])
+        for row in rows
+    ]
+    with_shapes = [
+        f"{label} {row['shapes']}" if labels.count(label) > 1 and row.get("shapes") else label
+        for label, row in zip(labels, rows, strict=True)
+    ]
+    return shortened(with_shapes, MOST_OF_NAME)
+
+
+def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
+    """Yield how much longer ranks wait for others, and for whom."""
+    rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
+    waiting = rows.get(WAITING)
+    if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
+        return
+    said = (
+        f"Ranks wait {spell_short(waiting['new_ns'])} for other ranks, "
+        f"{spell_short(waiting['base_ns'])} before"
+    )
+    known = [row for row in comparison.waiting.to_dicts() if row["waited_for_rank"] is not None]
+    if known:
+        now, before = (max(known, key=lambda row: row[time]) for time in ("new_ns", "base_ns"))
+        if now is before or not now["new_ns"] or not before["base_ns"]:
+            most = max(known, key=lambda row: abs(row["delta_ns"]))
+            said += f": {spell_signed(most['delta_ns'])} for {_rank(most)}"
+        else:
+            said += f"; most for {_rank(now)}, before for {_rank(before)}"
+    yield f"{said}."
+
+
+def _rank(waited_for: dict[str, Any]) -> str:
+    absent = "" if waited_for["profiled"] else " (not read)"
+    return f"rank {waited_for['waited_for_rank']}{absent}"
+
+
+def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
+    """Yield what changed on the rank for which others wait longer, or less."""
+    own = [row for row in comparison.rank_causes.to_dicts() if abs(row["delta_ns"]) >= least_ns]
+    if own:
+        causes = ", ".join(map(_spell_cause, own[:MOST_CAUSES]))
+        yield f"On rank {own[0]['rank']}: {causes}."
+
+
+def _frequencies(comparison: Comparison) -> Iterator[str]:
+    """Yield AI cores that run notably faster or slower than before, which changes all computing."""
+    rows = [
+        row
+        for row in comparison.frequencies.to_dicts()
+        if abs(row["new_mhz"] - row["base_mhz"]) > NOTABLE * row["base_mhz"]
+    ]
+    if not rows:
+        return
+    most = max(rows, key=lambda row: abs(row["new_mhz"] - row["base_mhz"]))
+    few = len(rows) < len(comparison.frequencies)
+    ranks = f"rank{'s' if len(rows) > 1 else ''} {spell_ids(row['rank'] for row in rows)}"
+    where = ranks if few else "all ranks" if len(rows) > 1 else ranks
+    up_to = "up to " if len(rows) > 1 else ""
+    yield (
+        f"AI cores of {where} run at another frequency: {up_to}"
+        f"{most['new_mhz'] / 1000:.2f} GHz, {most['base_mhz'] / 1000:.2f} before."
+    )

@@ -1,0 +1,1 @@
+"""Tables made of ranks' facts: what `--json`, reports and the library hand out."""

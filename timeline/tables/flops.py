@@ -1,0 +1,240 @@
+"""Floating-point operations of ranks, steps, scopes and operators, as a table and as a tree."""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.rank_facts import RankFacts
+from timeline.records.not_given import NO_ID
+from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
+from timeline.tables.table import Table, given, join_tables, masked_if_needed, texts_or_none
+
+FLOPS: Mapping[str, type] = {
+    "rank": int,
+    "level": object,
+    "name": object,
+    "parent": object,
+    "step": int,
+    "unit": object,
+    "flop": int,
+    "flop_per_s": int,
+    "utilization": float,
+}
+
+
+def flops_table(facts: Sequence[RankFacts]) -> Table:
+    """Return a row per rank, step, scope and operator of which MindSpore counted operations.
+
+    level: rank, step, scope or operator. unit: all, cube or vector. flop: of one step, or of one
+    run of an operator. flop_per_s: as the file has it, so of a rank the mean over its operators and
+    not work / time. utilization: of the peak, 0 to 1. Names of scopes are those of the file, such
+    as fc3-Dense(Gradients). A scope may lie in several others, so its name and parent together tell
+    it.
+    """
+    return join_tables(map(_flops, facts), FLOPS)
+
+
+def _flops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+    rows = facts.profiler_tables.of(FlopRows)
+    strings = texts_or_none(facts.profiler_tables.strings)
+    unknown = np.isnan(rows.utilization)
+    return {
+        "rank": np.full(len(rows), facts.rank, np.int64),
+        "level": _LEVELS[rows.level],
+        "name": strings[rows.name],
+        "parent": strings[rows.parent],
+        "step": given(rows.step, NO_ID),
+        "unit": _UNITS[rows.unit],
+        "flop": given(rows.flop, NO_ID),
+        "flop_per_s": given(rows.flop_per_s, NO_ID),
+        "utilization": masked_if_needed(np.ma.masked_array(rows.utilization, unknown)),
+    }
+
+
+_LEVELS = np.array([level.name.lower() for level in FlopLevel], object)
+_UNITS = np.array([unit.name.lower() for unit in FlopUnit], object)
+
+
+ROOT = "Total"
+"""What the files call the root, which is in no scope."""
+ROUNDED = 500
+"""FLOP by which a value may be off: files give MFLOP with three digits."""
+MOST_DEPTH = 40
+"""Scopes within each other that are told."""
+_SUFFIX = re.compile(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
+"""What files add to a name, to tell scopes of one name apart."""
+
+
+@dataclass(frozen=True)
+class ScopeNode:
+    """A scope: what is done inside it, and by its own operators, that are in no scope within.
+
+    own_flop: None where that cannot be said of this place alone, as the scope lies in several.
+    elsewhere: the scope below which its inner scopes are told, of all its places together; empty
+    where that is here. places: how many scopes it lies in. left_out: inner scopes beyond those that
+    were asked for.
+    """
+
+    name: str
+    flop: int
+    own_flop: int | None
+    children: tuple[ScopeNode, ...] = ()
+    elsewhere: str = ""
+    places: int = 1
+    left_out: int = 0
+
+    def walk(self) -> Iterator[ScopeNode]:
+        """Yield the node and all nodes below it, outer ones first."""
+        yield self
+        for child in self.children:
+            yield from child.walk()
+
+
+@dataclass
+class _Links:
+    """The links of scopes: from each to those inside it, and into each."""
+
+    inside: dict[str, dict[str, int]] = field(default_factory=dict)
+    around: dict[str, dict[str, int]] = field(default_factory=dict)
+
+    def add(self, parent: str, name: str, flop: int) -> None:
+        """Add a link; what is linked twice is summed."""
+        for held, one, other in ((self.inside, parent, name), (self.around, name, parent)):
+            ends = held.setdefault(one, {})
+            ends[other] = ends.get(other, 0) + flop
+
+    def own_flop(self, name: str) -> int:
+        """Return the work of a scope outside its inner scopes: in less out.
+
+        The values of a file are rounded, so less than that can add up to is nothing.
+        """
+        around, inside = self.around.get(name, {}), self.inside.get(name, {})
+        flop = sum(around.values()) - sum(inside.values())
+        return flop if flop > ROUNDED * (len(around) + len(inside)) else 0
+
+
+def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
+    """Return the scopes of one rank below their root, None if there are none.
+
+    A scope that lies in several is opened in that where most is done, as files do not tell apart
+    what lies inside by where it is.
+
+    Args:
+        scopes: the rows of level scope: name, parent, flop.
+        most: how many scopes are told at most: those with the most operations.
+    """
+    links = _Links()
+    for name, parent, flop in zip(
+        scopes["name"].tolist(), scopes["parent"].tolist(), scopes["flop"].tolist(), strict=True
+    ):
+        links.add(parent, name, flop or 0)
+    roots = [name for name in links.inside if name not in links.around]
+    root = ROOT if ROOT in links.inside else next(iter(roots), None)
+    if root is None:
+        return None
+    opened = _opened(links, root)
+    told = _largest(links, opened, root, most)
+    return _node(links, opened, told, root)
+
+
+def operator_scopes(operators: Table) -> Table:
+    """Return the scopes in the names of operators, as rows like those in files of scopes.
+
+    What MindSpore 2.1 does not write. Each scope is called by its whole path, so it lies in one.
+
+    Args:
+        operators: the rows of level operator: name, flop.
+    """
+    links = _Links()
+    for name, flop in zip(operators["name"].tolist(), operators["flop"].tolist(), strict=True):
+        outer = ROOT
+        ends = (at for at, letter in enumerate(name) if letter == "/")
+        for end in islice(ends, MOST_DEPTH + 1):  # one more, to count what is not told
+            links.add(outer, name[:end], flop or 0)
+            outer = name[:end]
+    rows = [
+        (parent, name, flop)
+        for parent, inside in links.inside.items()
+        for name, flop in inside.items()
+    ]
+    return Table.of_rows({"parent": object, "name": object, "flop": int}, rows)
+
+
+def _label(name: str) -> str:
+    return _SUFFIX.sub("", name.rpartition("/")[2])
+
+
+def _opened(links: _Links, root: str) -> dict[str, str]:
+    """Return the parent below which each scope that the root reaches is opened.
+
+    Nothing is opened below itself, whatever a damaged file links.
+    """
+    best = {
+        child: max(around, key=lambda parent: (around[parent], parent))
+        for child, around in links.around.items()
+    }
+    opened, ready = {root: ""}, [root]
+    while ready:
+        name = ready.pop()
+        for child in links.inside.get(name, {}):
+            if child not in opened and best[child] == name:
+                opened[child] = name
+                ready.append(child)
+    return opened
+
+
+def _largest(links: _Links, opened: dict[str, str], root: str, most: int) -> set[tuple[str, str]]:
+    """Return the links to the scopes with the most operations, each below one that is kept."""
+    ready: list[tuple[int, str, str]] = []
+
+    def open_scope(name: str) -> None:
+        for child, flop in links.inside.get(name, {}).items():
+            heapq.heappush(ready, (-flop, child, name))
+
+    told: set[tuple[str, str]] = set()
+    open_scope(root)
+    while ready and len(told) < most:
+        _, name, parent = heapq.heappop(ready)
+        told.add((parent, name))
+        if opened.get(name) == parent:
+            open_scope(name)
+    return told
+
+
+def _node(
+    links: _Links,
+    opened: dict[str, str],
+    told: set[tuple[str, str]],
+    name: str,
+    parent: str = "",
+    depth: int = 0,
+) -> ScopeNode:
+    around, inside = links.around.get(name, {}), links.inside.get(name, {})
+    label = _label(name)
+    if not parent:
+        flop = sum(inside.values())
+    elif opened.get(name) == parent:
+        flop = around[parent]
+    else:
+        elsewhere = _label(opened.get(name, "")) if inside else ""
+        own_flop = None if inside else around[parent]
+        return ScopeNode(label, around[parent], own_flop, (), elsewhere, len(around))
+    shown = [child for child in inside if (name, child) in told and depth < MOST_DEPTH]
+    shown.sort(key=lambda child: (-inside[child], child))
+    own_flop = None if inside and len(around) > 1 else links.own_flop(name)
+    return ScopeNode(
+        label,
+        flop,
+        own_flop if inside else flop,
+        tuple(_node(links, opened, told, child, name, depth + 1) for child in shown),
+        places=max(1, len(around)),
+        left_out=len(inside) - len(shown),
+    )

@@ -1,0 +1,498 @@
+"""Advice on a run, each piece with its value, mean and threshold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import numpy as np
+
+from timeline.columns.columns import Bool
+from timeline.columns.distinct import distinct_values
+from timeline.tables.data import (
+    FULLER_BY,
+    OFTEN_EMPTY,
+    SLOW_SOURCE,
+    USED_UP,
+    Bottleneck,
+    Limit,
+)
+from timeline.tables.parallel import OF_FILE, OF_STEPS, stage_of
+from timeline.tables.table import Table
+from timeline.units import spell_duration, spell_flop, spell_rate, spell_short
+
+_COLUMNS: Mapping[str, type] = {
+    "about": object,
+    "rank": int,
+    "stage": int,
+    "source_rank": int,
+    "target_rank": int,
+    "link": object,
+    "op": int,
+    "value": float,
+    "unit": object,
+    "mean": float,
+    "share": float,
+    "threshold": float,
+    "text": object,
+}
+NEVER_TOLD = 0.0
+"""The severity of advice that is in tables and not in the verdict."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Advice:
+    """A number beyond its threshold, and a sentence on what it means or what to try.
+
+    about: its subject, such as data processing. rank, stage, source_rank, target_rank, link, op:
+    what it concerns, as far as that is one. value: the number, and mean: that of its kind, where it
+    is compared with that, both in unit: ns, GB/s, flop/s, flop, batches; None of a share. share:
+    what is compared with the threshold: a share of a whole, or the distance from the mean as a
+    share of that; where it is None, the value is. severity: how many times the threshold it is,
+    which decides what is told first.
+    """
+
+    about: str
+    rank: int | None = None
+    stage: int | None = None
+    source_rank: int | None = None
+    target_rank: int | None = None
+    link: str | None = None
+    op: int | None = None
+    value: float | None = None
+    unit: str | None = None
+    mean: float | None = None
+    share: float | None = None
+    threshold: float | None = None
+    text: str
+    severity: float = NEVER_TOLD
+
+
+def advice_table(advice: Iterable[Advice]) -> Table:
+    """Return a row per piece of advice, the worst first, with the columns of the report."""
+    return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in _sorted(advice)])
+
+
+def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator[Advice]:
+    """Return the worst advice on each subject, as a verdict reports it, the worst subject first.
+
+    rank: where several ranks share a subject, the one to report.
+    """
+    told: dict[str, Advice] = {}
+    for one in worst_first(advice):
+        before = told.setdefault(one.about, one)
+        if one.rank == rank != before.rank:
+            told[one.about] = one
+    yield from told.values()
+
+
+def worst_first(advice: Iterable[Advice]) -> list[Advice]:
+    """Return the advice that is shown to people, the worst first."""
+    return [one for one in _sorted(advice) if one.severity > NEVER_TOLD]
+
+
+def _sorted(advice: Iterable[Advice]) -> list[Advice]:
+    return sorted(advice, key=lambda one: -one.severity)
+
+
+DATA_PROCESSING = "data processing"
+DATA_SENDING = "data sending"
+DATA_OPERATION = "data operation"
+PROCESSORS = "processors"
+STEP_INTERVAL = "step interval"
+STEP_INTERVAL_OF_RANKS = "step interval of ranks"
+ABOUT_DATA = (DATA_PROCESSING, DATA_SENDING, DATA_OPERATION, PROCESSORS)
+"""Subjects of advice on data itself."""
+MOST_BUSY = 0.8
+"""Processors that are busier leave nothing to more workers."""
+LONG_INTERVAL_NS = 500_000
+_THRESHOLDS = {
+    Limit.FULLER_INPUT: FULLER_BY,
+    Limit.SLOW_SOURCE: SLOW_SOURCE,
+    Limit.SLOW_SINK: USED_UP,
+}
+
+Row = dict[str, Any]
+
+
+def data_advice(
+    preparation: Table, queues: Table, pipeline: Table, step_trace: Table
+) -> Iterator[Advice]:
+    """Return advice on data processing, sending, pipeline operations, processors and intervals.
+
+    Args:
+        preparation, queues, pipeline: see `data_tables`.
+        step_trace: see `step_trace_table`.
+    """
+    counts = {(row["rank"], row["queue"]): row for row in queues.to_dicts()}
+    operations: dict[int, list[Row]] = {}
+    for row in pipeline.to_dicts():
+        operations.setdefault(row["rank"], []).append(row)
+    rows = preparation.to_dicts()
+    for row in rows:
+        rank = row["rank"]
+        host, device = (counts.get((rank, queue)) for queue in ("host", "device"))
+        # Where no queue tells, the pipeline may limit; where the queue is filled it does not.
+        severity = 1.0 if row["bottleneck"] is None else NEVER_TOLD
+        if row["bottleneck"] == Bottleneck.PROCESSING.value and host is not None:
+            severity = row["empty_share"] / OFTEN_EMPTY
+            yield _processing(rank, host, severity)
+        elif row["bottleneck"] == Bottleneck.SENDING.value and host and device:
+            yield _sending(rank, host, device)
+        for one, share in sorted(_shares(operations.get(rank, [])), key=_worst):
+            text = _operation_text(
+                one,
+                is_known=row["bottleneck"] == Bottleneck.PROCESSING.value,
+                several=len(rows) > 1,
+            )
+            yield _operation(one, share, severity, text)
+        if row["cpu_busy"] is not None and row["cpu_busy"] > MOST_BUSY:
+            yield _processors(rank, row["cpu_busy"])
+    yield from _intervals(step_trace)
+
+
+def _processing(rank: int, host: Row, severity: float) -> Advice:
+    empty, records = host["empty"], host["records"]
+    return Advice(
+        about=DATA_PROCESSING,
+        rank=rank,
+        value=empty,
+        unit="batches",
+        share=empty / records,
+        threshold=OFTEN_EMPTY,
+        text=f"Data processing of rank {rank} is too slow: its host queue was empty for {empty} of "
+        f"{records} batches, more than {OFTEN_EMPTY:.0%}.",
+        severity=severity,
+    )
+
+
+def _sending(rank: int, host: Row, device: Row) -> Advice:
+    share = device["empty"] / device["records"]
+    return Advice(
+        about=DATA_SENDING,
+        rank=rank,
+        value=device["empty"],
+        unit="batches",
+        share=share,
+        threshold=0.0,
+        text=f"Sending data to rank {rank} may be slow: its device queue was empty for "
+        f"{device['empty']} of {device['records']} steps, the host's for {host['empty']} of "
+        f"{host['records']}.",
+        severity=1 + share,
+    )
+
+
+def _shares(operations: list[Row]) -> Iterator[tuple[Row, float]]:
+    """Yield the operations that limit their pipeline, with the share beyond its threshold.
+
+    The share is how much fuller the input queue is; for a root that takes too little, how full the
+    emptiest queue before it is; otherwise how full the operation's own queue is.
+    """
+    use = {row["op"]: row["usage"] or 0.0 for row in operations}
+    for one in operations:
+        own = use[one["op"]]
+        match one["bottleneck"]:
+            case Limit.FULLER_INPUT.value:
+                yield one, max(use[child] for child in one["children"]) - own
+            case Limit.SLOW_SINK.value:
+                others = [share for op, share in use.items() if op != one["op"]]
+                yield one, min(others, default=own)
+            case Limit.SLOW_SOURCE.value:
+                yield one, own
+
+
+def _worst(found: tuple[Row, float]) -> tuple[bool, float]:
+    """Order operations: those whose inputs are there, by how much fuller they are, then sources."""
+    one, share = found
+    is_fuller = one["bottleneck"] == Limit.FULLER_INPUT.value
+    return not is_fuller, -share if is_fuller else share
+
+
+def _operation(one: Row, share: float, severity: float, text: str) -> Advice:
+    return Advice(
+        about=DATA_OPERATION,
+        rank=one["rank"],
+        op=one["op"],
+        value=one["usage"],
+        share=share,
+        threshold=_THRESHOLDS[Limit(one["bottleneck"])],
+        text=text,
+        severity=severity,
+    )
+
+
+def _operation_text(one: Row, *, is_known: bool, several: bool) -> str:
+    """Return the sentence on the likely operation; is_known: data are already said to be late."""
+    rank, fills = one["rank"], ""
+    if one["usage"] is not None:
+        fills = f", which fills {one['usage']:.0%} of its queue"
+    named, advice = f"{one['type']} {one['op']}", one["advice"]
+    if not is_known:
+        return f"The data pipeline of rank {rank} is likely limited by {named}{fills}: {advice}."
+    return f"Likely {named}{f' of rank {rank}' if several else ''}{fills}: {advice}."
+
+
+def _processors(rank: int, busy: float) -> Advice:
+    return Advice(
+        about=PROCESSORS,
+        rank=rank,
+        value=busy,
+        share=busy,
+        threshold=MOST_BUSY,
+        text=f"Processors of rank {rank}'s host are {busy:.0%} busy.",
+        severity=busy / MOST_BUSY,
+    )
+
+
+def mean_intervals(step_trace: Table) -> list[Row]:
+    """Return the mean step trace of each rank and graph: the row of the file where it has one."""
+    if not len(step_trace):
+        return []
+    found: dict[tuple[int, int | None], Row] = {}
+    for row in step_trace.take(np.ma.getmaskarray(step_trace["step"])).to_dicts():
+        key = (row["rank"], row["graph"])
+        if key not in found or row["of"] == "file":
+            found[key] = row
+    return list(found.values())
+
+
+def _intervals(step_trace: Table) -> Iterator[Advice]:
+    for row in mean_intervals(step_trace):
+        interval_ns = row["interval_ns"]
+        if interval_ns is not None and interval_ns > LONG_INTERVAL_NS:
+            yield Advice(
+                about=STEP_INTERVAL,
+                rank=row["rank"],
+                value=interval_ns,
+                unit="ns",
+                threshold=LONG_INTERVAL_NS,
+                text=f"The mean step interval of rank {row['rank']} is {spell_short(interval_ns)}, "
+                f"more than {spell_short(LONG_INTERVAL_NS)}.",
+                severity=1.0,
+            )
+
+
+NOTABLE_SIZE = 0.01
+"""A link that moved a smaller share of what the busiest one did says nothing of its speed."""
+FROM_MEAN = 0.2
+"""Of ranks, stages and links further from the mean of their kind the furthest is told."""
+COMMUNICATING = 0.1
+"""A larger share of computing and communication is told."""
+_PIPELINE = "pipeline-parallel"
+
+
+def cluster_advice(
+    step_trace: Table, flops: Table, links: Table, parallel: Table, parallel_times: Table
+) -> Iterator[Advice]:
+    """Return advice on step intervals and FLOP/s of ranks, links, communication and stages.
+
+    Args:
+        step_trace, flops, parallel, parallel_times: see the functions that make them.
+        links: see `Figures.links`.
+    """
+    yield from _step_intervals(step_trace)
+    yield from _rates(flops)
+    yield from _links(links)
+    yield from _communication(parallel, parallel_times)
+    yield from _stage_work(flops, parallel)
+
+
+def mean_rows(table: Table) -> list[Row]:
+    """Return the mean step of each rank: the row of the file, else of its steps, or its only step.
+
+    table: rows with the columns rank, step and of.
+    """
+    by_rank: dict[int, dict[str | None, list[Row]]] = {}
+    for row in table.take(_means_and_only_steps(table)).to_dicts():
+        by_rank.setdefault(row["rank"], {}).setdefault(row["of"], []).append(row)
+    found = []
+    for rows in by_rank.values():
+        single = rows.get(None, [])
+        chosen = rows.get(OF_FILE) or rows.get(OF_STEPS) or (single if len(single) == 1 else [])
+        found += chosen[:1]
+    return found
+
+
+def _means_and_only_steps(table: Table) -> Bool:
+    """Return which rows are means, or the only step of their rank; there may be millions."""
+    if not len(table):
+        return np.zeros(0, np.bool_)
+    is_step = table["of"] == None  # noqa: E711 - row by row
+    _, which = distinct_values(np.ma.getdata(table["rank"]))
+    steps = np.bincount(which[is_step], minlength=int(which.max()) + 1)
+    chosen: Bool = ~is_step | (steps[which] == 1)
+    return chosen
+
+
+def _furthest(values: Sequence[float], *, above: bool) -> Iterator[tuple[int, float, float]]:
+    """Return the value furthest above, or below, the mean of its kind: position, share, mean.
+
+    The first of equal values; None if none is beyond `FROM_MEAN`.
+    """
+    mean = sum(values) / max(len(values), 1)
+    if mean <= 0:
+        return
+    shares = [value / mean - 1 if above else (mean - value) / mean for value in values]
+    share = max(shares)
+    if share > FROM_MEAN:
+        yield shares.index(share), share, mean
+
+
+def _step_intervals(step_trace: Table) -> Iterator[Advice]:
+    rows = [row for row in mean_rows(step_trace) if row["interval_ns"] is not None]
+    for at, share, mean in _furthest([row["interval_ns"] for row in rows], above=True):
+        rank, interval_ns = rows[at]["rank"], rows[at]["interval_ns"]
+        yield Advice(
+            about="step interval of ranks",
+            rank=rank,
+            value=interval_ns,
+            unit="ns",
+            mean=mean,
+            share=share,
+            threshold=FROM_MEAN,
+            text=f"The step interval of rank {rank} is {spell_duration(interval_ns)}, {share:.0%} "
+            "above the mean.",
+            severity=share / FROM_MEAN,
+        )
+
+
+def _of_ranks(flops: Table, name: str) -> dict[int, float]:
+    """Return one number for each rank; cube and vector together where files separate them."""
+    apart: dict[int, dict[str, float]] = {}
+    for row in flops.to_dicts():
+        if row["level"] == "rank" and row[name] is not None:
+            apart.setdefault(row["rank"], {})[row["unit"]] = row[name]
+    return {rank: of.get("all", sum(of.values())) for rank, of in sorted(apart.items())}
+
+
+def _rates(flops: Table) -> Iterator[Advice]:
+    rates = _of_ranks(flops, "flop_per_s")
+    ranks = list(rates)
+    for at, share, mean in _furthest(list(rates.values()), above=False):
+        rate = rates[ranks[at]]
+        yield Advice(
+            about="flop/s of ranks",
+            rank=ranks[at],
+            value=rate,
+            unit="flop/s",
+            mean=mean,
+            share=share,
+            threshold=FROM_MEAN,
+            text=f"Operators of rank {ranks[at]} compute at {spell_flop(rate)}/s, {share:.0%} "
+            "below the mean of ranks.",
+            severity=share / FROM_MEAN,
+        )
+
+
+def _links(links: Table) -> Iterator[Advice]:
+    """Yield the slowest link of each kind, of those between two ranks that moved anything.
+
+    Short messages are slow on any link, so one that moved next to nothing is not compared.
+    """
+    if not len(links):
+        return
+    kinds: dict[str, list[Row]] = {}
+    for row in links.to_dicts():
+        if row["source_rank"] != row["target_rank"] and row["size_bytes"] and row["total_ns"]:
+            kinds.setdefault(row["link"], []).append(row)
+    for kind, every in kinds.items():
+        least_bytes = NOTABLE_SIZE * max(row["size_bytes"] for row in every)
+        rows = [row for row in every if row["size_bytes"] >= least_bytes]
+        for at, share, mean in _furthest([row["bandwidth_gb_s"] for row in rows], above=False):
+            yield _slow_link(kind, rows[at], share, mean)
+
+
+def _slow_link(kind: str, row: Row, share: float, mean: float) -> Advice:
+    ends = f"{row['source_rank']}-{row['target_rank']}"
+    in_group = row["numbered_in"] == "group"
+    inside = ", numbered inside its group," if in_group else ""
+    named = f"{kind} link" if kind else "link"
+    return Advice(
+        about="link",
+        rank=row["rank"],
+        source_rank=row["source_rank"],
+        target_rank=row["target_rank"],
+        link=kind,
+        value=row["bandwidth_gb_s"],
+        unit="GB/s",
+        mean=mean,
+        share=share,
+        threshold=FROM_MEAN,
+        text=f"The {named} {ends} of rank {row['rank']}{inside} moves "
+        f"{spell_rate(row['bandwidth_gb_s'])}, {share:.0%} below the mean of {named}s.",
+        # Of links between known ranks the verdict tells what they cost.
+        severity=share / FROM_MEAN if in_group else 0.0,
+    )
+
+
+def _communication(parallel: Table, parallel_times: Table) -> Iterator[Advice]:
+    """Yield advice on communication without computing: of pipelines, between and within stages."""
+    split = next(iter(parallel.to_dicts()), {"mode": None, "stages": None})
+    rows = [
+        row
+        for row in mean_rows(parallel_times)
+        if row["computing_ns"] is not None and row["communication_alone_ns"] is not None
+    ]
+    if not rows:
+        return
+    if split["mode"] != _PIPELINE and (split["stages"] or 1) <= 1:
+        share = _share(rows, "communication_alone_ns")
+        who = "Ranks communicate" if len(rows) > 1 else f"Rank {rows[0]['rank']} communicates"
+        text = f"{who} without computing for {share:.0%} of the time that both take."
+        yield from _told("communication", share, text)
+        return
+    share = _share(rows, "receive_alone_ns")
+    text = f"Pipeline stages wait for each other for {share:.0%} of computing and communication."
+    yield from _told("communication between stages", share, text)
+    for stage in sorted({row["stage"] for row in rows if row["stage"] is not None}):
+        share = _share([row for row in rows if row["stage"] == stage], "collective_alone_ns")
+        text = (
+            f"Ranks of stage {stage} of the pipeline communicate with each other without computing "
+            f"for {share:.0%} of computing and communication."
+        )
+        yield from _told("communication within a stage", share, text, stage)
+
+
+def _told(about: str, share: float, text: str, stage: int | None = None) -> Iterator[Advice]:
+    if share > COMMUNICATING:
+        yield Advice(
+            about=about,
+            stage=stage,
+            share=share,
+            threshold=COMMUNICATING,
+            text=text,
+            severity=share / COMMUNICATING,
+        )
+
+
+def _share(rows: Sequence[Row], name: str) -> float:
+    """Return a part as a share of all computing and communication of the ranks that record both."""
+    known = [row for row in rows if row[name] is not None]
+    whole_ns = sum(row["computing_ns"] + row["communication_alone_ns"] for row in known)
+    return float(sum(row[name] for row in known) / whole_ns) if whole_ns > 0 else 0.0
+
+
+def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
+    """Yield the stage whose ranks compute most, if that is much more than in the others."""
+    stages: dict[int, list[float]] = {}
+    for rank, flop in _of_ranks(flops, "flop").items():
+        stage = stage_of(rank, parallel)
+        if stage is not None:
+            stages.setdefault(stage, []).append(flop)
+    means = {stage: sum(of_ranks) / len(of_ranks) for stage, of_ranks in sorted(stages.items())}
+    numbers = list(means)
+    for at, share, mean in _furthest(list(means.values()), above=True):
+        flop = means[numbers[at]]
+        yield Advice(
+            about="work of stages",
+            stage=numbers[at],
+            value=flop,
+            unit="flop",
+            mean=mean,
+            share=share,
+            threshold=FROM_MEAN,
+            text=f"Stage {numbers[at]} of the pipeline computes {spell_flop(flop)} on each rank, "
+            f"{share:.0%} above the mean of stages: move layers to others.",
+            severity=share / FROM_MEAN,
+        )

@@ -1,0 +1,500 @@
+"""Findings as they are reported, in words and numbers."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from timeline.analysis.gains.findings import (
+    FASTER,
+    Basis,
+    Cause,
+    Finding,
+    FindingKind,
+    Findings,
+    find_losses,
+)
+from timeline.analysis.gains.run import gather_run
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.culprit import Culprit, find_culprit
+from timeline.analysis.waits.waiting import Waiting
+from timeline.columns.group_by import group_by
+from timeline.errors import spell_ids
+from timeline.tables.short_names import shortened
+from timeline.tables.table import Table
+from timeline.units import spell_count, spell_like, spell_number, spell_share, spell_short
+
+if TYPE_CHECKING:
+    from timeline.verdict.unreplayed import Starved
+
+NOT_ASKED = "causes were not asked for"
+MOST_NAMED = 8
+"""More ranks, steps or runs of them are not named one by one."""
+MOST_CHARACTERS = 60
+"""Names of kernels and calls are cut to so many."""
+_ALLOCATES = re.compile(r"(?:\b|@)(?:cuda|hip|musa|aclrt|rt)(?:Malloc|Free|HostAlloc|MemUnmap)")
+"""Host calls that allocate or free memory of the device, which waits for it meanwhile."""
+TIMES = 2
+"""What takes so many times as long is said to, what takes less to take so many percent longer."""
+
+
+@dataclass(frozen=True)
+class ReportedFinding:
+    """A finding as it is reported.
+
+    ranks, steps: their numbers, None for all. gain_share, further_share: of the recording.
+    evidence: the names and numbers that the sentence uses.
+    """
+
+    kind: FindingKind
+    ranks: tuple[int, ...] | None
+    steps: tuple[int, ...] | None
+    cause: Cause
+    gain_ns: int
+    gain_share: float
+    further_ns: int
+    further_share: float
+    basis: Basis
+    fault: bool
+    evidence: dict[str, Any]
+    sentence: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the finding under the names of the report."""
+        return {
+            "kind": self.kind.value,
+            "ranks": None if self.ranks is None else list(self.ranks),
+            "steps": None if self.steps is None else list(self.steps),
+            "cause": self.cause.value,
+            "gain_ns": self.gain_ns,
+            "gain_share": round(self.gain_share, 6),
+            "further_ns": self.further_ns,
+            "further_share": round(self.further_share, 6),
+            "basis": self.basis.value,
+            "fault": self.fault,
+            "evidence": self.evidence,
+            "sentence": self.sentence,
+        }
+
+
+@dataclass(frozen=True)
+class ReportedFindings:
+    """The findings of a run, in the order in which to mend it.
+
+    recording_ns: how long the run takes. residual_ns: how far a replay without a change is from it.
+    reason: why no gains are reported, empty where they are.
+    """
+
+    found: tuple[ReportedFinding, ...] = ()
+    recording_ns: int = 0
+    residual_ns: int = 0
+    reason: str = "what ran is not recorded task by task"
+
+    @property
+    def knows_input(self) -> bool:
+        """Return whether any finding is about data that come late."""
+        return any(one.cause is Cause.INPUT for one in self.found)
+
+    def with_starved(self, starved: Starved) -> ReportedFindings:
+        """Return the findings with a rank whose device idles for data, in order of gain."""
+        period_ns = starved.period_ns
+        waited, whole = spell_like(starved.data_ns, period_ns), spell_like(period_ns, period_ns)
+        every = f"every {whole}" if starved.of_steps else whole
+        made = ReportedFinding(
+            FindingKind.STARVED,
+            (starved.rank,),
+            None,
+            Cause.INPUT,
+            starved.lost_ns,
+            starved.share,
+            starved.lost_ns,
+            starved.share,
+            Basis.BOUND,
+            True,
+            {"data_ns": starved.data_ns, "period_ns": period_ns},
+            f"Input-bound: rank {starved.rank} waits {waited} of {every} for data: at most "
+            f"{spell_share(starved.share, 1)} to win.",
+        )
+        larger = [one for one in self.found if one.fault and one.gain_share >= made.gain_share]
+        rest = [one for one in self.found if one not in larger]
+        return replace(self, found=(*larger, made, *rest))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the gains stand on, under the names of the report."""
+        return {
+            "recording_ns": self.recording_ns,
+            "residual_ns": self.residual_ns,
+            "reason": self.reason or None,
+        }
+
+
+def report_findings(
+    facts: Sequence[RankFacts],
+    waiting: Waiting,
+    path: Table,
+    computing: Table,
+    on_disk: Collection[int] = (),
+) -> tuple[ReportedFindings, Culprit | None]:
+    """Find what to mend in a run, and the rank to blame first, None where none is.
+
+    Args:
+        facts: of ranks on one clock.
+        waiting: of these ranks.
+        path: `Figures.critical_path`.
+        computing: `Figures.computing_causes`.
+        on_disk: those of the profile, selected or not.
+    """
+    run = gather_run(facts, waiting) if facts else None
+    if run is None:
+        items = sum(rank.replay.items for rank in facts)
+        if items:
+            reason = f"{spell_number(items)} tasks are too many to replay, choose --steps"
+            return ReportedFindings(reason=reason), None
+        are_left_out = any(rank.recorded.tasks.any() for rank in facts)
+        return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
+    losses = find_losses(run)
+    told = FindingWords([rank.rank for rank in facts], losses, path, computing, on_disk)
+    reported = ReportedFindings(
+        tuple(
+            told.report(finding, follows=any(one.fault for one in losses.found[:place]))
+            for place, finding in enumerate(losses.found)
+        ),
+        losses.recording_ns,
+        losses.residual_ns,
+        losses.reason,
+    )
+    return reported, find_culprit(facts, waiting, losses)
+
+
+@dataclass(frozen=True)
+class FindingWords:
+    """The context of finding sentences: rank numbers, and tables with details."""
+
+    numbers: Sequence[int]
+    losses: Findings
+    path: Table
+    computing: Table
+    on_disk: Collection[int]
+
+    def report(self, finding: Finding, *, follows: bool) -> ReportedFinding:
+        """Return a finding with its evidence and its sentence.
+
+        follows: whether a fault stands before it.
+        """
+        whole_ns = max(self.losses.recording_ns, 1)
+        ranks = self._ranks(finding)
+        evidence = self._evidence(finding, ranks)
+        cause = finding.cause
+        if cause is Cause.COMPUTING and evidence.get("computing_cause") == "frequency":
+            cause = Cause.FREQUENCY
+        if cause is Cause.HOST and _ALLOCATES.search(evidence.get("call", "")):
+            cause = Cause.MEMORY
+        what = _SENTENCES[finding.kind](_Told(finding, ranks, evidence, self))
+        return ReportedFinding(
+            finding.kind,
+            ranks,
+            finding.steps,
+            cause,
+            finding.gain_ns,
+            finding.gain_ns / whole_ns,
+            finding.further_ns,
+            finding.further_ns / whole_ns,
+            finding.basis,
+            finding.fault,
+            evidence,
+            f"{what}{self._gain(finding, follows=follows)}.",
+        )
+
+    def _ranks(self, finding: Finding) -> tuple[int, ...] | None:
+        if finding.absent is not None:
+            return (finding.absent,)
+        if finding.ranks is None:
+            return None
+        return tuple(sorted(self.numbers[at] for at in finding.ranks))
+
+    def _evidence(self, finding: Finding, ranks: tuple[int, ...] | None) -> dict[str, Any]:
+        """Return the names and numbers that a sentence uses."""
+        losses = self.losses
+        steps = len(losses.step_numbers) if finding.steps is None else len(finding.steps)
+        found = dict[str, Any](
+            took_ns=finding.took_ns, less_ns=finding.less_ns, steps=steps, name=finding.name
+        )
+        if finding.absent is not None:
+            found["profiled"] = finding.absent in self.on_disk
+        if finding.ranks is not None and len(finding.ranks) == 1:
+            own = losses.classes[finding.ranks[0]]
+            found["peers"] = losses.classes.count(own) - 1
+        if finding.steps is not None:
+            times = dict(zip(losses.step_numbers, losses.step_times_ns, strict=True))
+            others = [ns for step, ns in times.items() if step not in finding.steps]
+            if others:
+                found["step_ns"] = round(median(times[step] for step in finding.steps))
+                found["other_step_ns"] = round(median(others))
+        if call := self._longest_call(finding, ranks):
+            found["call"], found["call_ns"] = call
+        if finding.cause is Cause.COMPUTING and ranks is not None and len(ranks) == 1:
+            rows = [row for row in self.computing.to_dicts() if row["rank"] == ranks[0]]
+            if rows and rows[0]["cause"] is not None:
+                found["computing_cause"] = rows[0]["cause"]
+                found["frequency_mhz"] = rows[0]["frequency_mhz"]
+                found["peer_frequency_mhz"] = rows[0]["peer_frequency_mhz"]
+                found["operator"] = rows[0]["type"]
+        return found
+
+    def _longest_call(
+        self, finding: Finding, ranks: tuple[int, ...] | None
+    ) -> tuple[str, int] | None:
+        """Return the host call that takes most of the critical path where hosts are to blame."""
+        if finding.cause not in (Cause.HOST, Cause.UNKNOWN) or not len(self.path):
+            return None
+        rows = self.path["kind"] == "host"
+        if ranks is not None:
+            rows &= np.isin(np.ma.filled(self.path["rank"], -1), ranks)
+        if finding.steps is not None:
+            rows &= np.isin(np.ma.filled(self.path["step"], -1), finding.steps)
+        its = self.path.take(np.flatnonzero(rows))
+        if not len(its):
+            return None
+        names, which = np.unique(its["name"].astype(str), return_inverse=True)
+        groups = group_by(len(its), [which.reshape(-1)])
+        total_ns = groups.sum(np.ma.filled(its["call_ns"], 0))
+        at = int(np.argmax(total_ns))
+        return (str(names[at]), int(total_ns[at])) if names[at] and total_ns[at] else None
+
+    def _gain(self, finding: Finding, *, follows: bool) -> str:
+        """Return what mending wins, as the end of a sentence."""
+        whole_ns = self.losses.recording_ns
+        least = "" if self.losses.is_whole else "at least "
+        if finding.basis is Basis.BOUND:
+            least = "at most "
+        alone = spell_share(finding.gain_ns, whole_ns)
+        if finding.kind is FindingKind.EXPOSED_COMMUNICATION and finding.basis is Basis.BOUND:
+            return f", the run would be {least}{alone} shorter"
+        further = spell_share(finding.further_ns, whole_ns)
+        if not finding.fault:
+            above = " once those above are fixed" if follows else ""
+            would = "would be" if finding.kind is FindingKind.SLOW_HOSTS else "would make the run"
+            return f" {would} {least}{further} shorter{above}"
+        if not follows or further == alone:
+            return f": without that, the run would be {least}{alone} shorter"
+        if 100 * finding.gain_ns < whole_ns:
+            return f": {least}{further} to win once those above are fixed"
+        return f": {least}{alone} to win, {further} once those above are fixed"
+
+
+@dataclass(frozen=True)
+class _Told:
+    """One finding, as sentences need it."""
+
+    finding: Finding
+    ranks: tuple[int, ...] | None
+    evidence: dict[str, Any]
+    words: FindingWords
+
+    @property
+    def rank(self) -> str:
+        """Return the ranks as the subject of a sentence."""
+        if self.ranks is None:
+            return _all_of(len(self.words.numbers))
+        if len(self.ranks) == 1:
+            if self.finding.absent is None:
+                return f"Rank {self.ranks[0]}"
+            selected = self.ranks[0] in self.words.on_disk
+            where = "selected" if selected else "in this profile"
+            return f"Rank {self.ranks[0]}, which is not {where},"
+        return f"Ranks {_listed(self.ranks)}"
+
+    @property
+    def in_steps(self) -> str:
+        """Return the steps concerned, empty for all."""
+        steps = self.finding.steps
+        if steps is None:
+            return ""
+        if self.is_from_then_on:
+            return f" from step {steps[0]} on"
+        return f" in step{'s' if len(steps) > 1 else ''} {_listed(steps)}"
+
+    @property
+    def is_from_then_on(self) -> bool:
+        """Return whether the steps concerned are the last ones, and several."""
+        steps = self.finding.steps or ()
+        return len(steps) > 1 and steps == self.words.losses.step_numbers[-len(steps) :]
+
+    @property
+    def per_step(self) -> str:
+        """Return how much longer each concerned step takes."""
+        steps = self.evidence["steps"]
+        each = spell_short(round(self.finding.less_ns / max(steps, 1)))
+        return f"{each} per step" if steps > 1 else each
+
+    @property
+    def longer(self) -> str:
+        """Return how much longer it takes than comparable parts."""
+        took_ns, like_ns = self.finding.took_ns, self.finding.took_ns - self.finding.less_ns
+        if like_ns <= 0:
+            return f"{spell_short(took_ns)} longer"
+        if took_ns >= TIMES * like_ns:
+            return f"{took_ns / like_ns:.1f} times as long"
+        return f"{took_ns / like_ns - 1:.0%} longer"
+
+    @property
+    def than(self) -> str:
+        """Return what it is compared with."""
+        peers, ranks = self.evidence.get("peers", 0), len(self.words.numbers)
+        more = " as" if "times" in self.longer else " than"
+        if self.finding.steps is not None or not peers:
+            return ""
+        if peers == ranks - 1:
+            return f"{more} rank {self._other}" if peers == 1 else f"{more} the other {peers}"
+        return f"{more} the {spell_count(peers, 'rank')} that do the same work"
+
+    @property
+    def _other(self) -> int:
+        return next(rank for rank in self.words.numbers if rank not in (self.ranks or ()))
+
+    @property
+    def who_computes(self) -> str:
+        """Return which ranks compute longer, for what stands in brackets."""
+        ranks = sorted(self.words.numbers[at] for at in self.finding.slower)
+        if len(self.words.numbers) == 1:
+            return "computing"
+        if len(ranks) in (0, len(self.words.numbers)):
+            return "all ranks compute longer"
+        return f"rank{'s' if len(ranks) > 1 else ''} {_listed(ranks)} " + (
+            "compute longer" if len(ranks) > 1 else "computes longer"
+        )
+
+    @property
+    def in_call(self) -> str:
+        """Return the host call that takes most of the time, if it is known."""
+        return f" ({self.inside_call[1:]})" if self.inside_call else ""
+
+    @property
+    def inside_call(self) -> str:
+        """Return the same for what stands in brackets already."""
+        call = self.evidence.get("call")
+        return f" in {shortened([call], MOST_CHARACTERS)[0]}" if call else ""
+
+
+def _slow_rank(told: _Told) -> str:
+    evidence = told.evidence
+    if told.finding.absent is not None:
+        return f"{told.rank} comes late to collectives, {told.per_step}"
+    if told.finding.cause is Cause.COMPUTING:
+        why = ""
+        if evidence.get("computing_cause") == "frequency":
+            own, peers = evidence["frequency_mhz"] / 1000, evidence["peer_frequency_mhz"] / 1000
+            why = f", at {own:.2f} instead of {peers:.2f} GHz"
+        return f"{told.rank} computes {told.longer}{told.than}{told.in_steps}{why}"
+    if told.finding.cause is Cause.HOST:
+        return f"{told.rank}'s host falls behind{told.in_steps}{told.in_call}"
+    return f"{told.rank} takes {told.per_step} longer{told.in_steps}{told.in_call}"
+
+
+def _slow_ranks(told: _Told) -> str:
+    others = len(told.words.numbers) - len(told.ranks or ())
+    if told.finding.cause is Cause.COMPUTING:
+        as_than = "as" if "times" in told.longer else "than"
+        return f"{told.rank} compute up to {told.longer} {as_than} the other {others}"
+    if told.finding.cause is Cause.HOST:
+        return f"The hosts of {told.rank.lower()} fall behind{told.in_call}"
+    return f"{told.rank} take {told.per_step} longer than the other {others}"
+
+
+def _slow_steps(told: _Told) -> str:
+    steps, evidence = told.finding.steps or (), told.evidence
+    took_ns, other_ns = evidence.get("step_ns", 0), max(evidence.get("other_step_ns", 0), 1)
+    takes = "takes" if len(steps) == 1 else "take"
+    longer = (
+        f"{took_ns / other_ns:.0f} times as long"
+        if took_ns >= TIMES * other_ns
+        else f"{took_ns / other_ns - 1:.0%} longer"
+    )
+    why = {
+        Cause.COMPUTING: told.who_computes,
+        Cause.INPUT: "data come late",
+        Cause.HOST: f"the host is busy{told.inside_call}",
+    }.get(told.finding.cause, f"host and device take longer{told.inside_call}")
+    if told.is_from_then_on:
+        return f"From step {steps[0]} on, steps take {longer} ({why})"
+    step = "Step" if len(steps) == 1 else "Steps"
+    return f"{step} {_listed(steps)} {takes} {longer} ({why})"
+
+
+def _starved(told: _Told) -> str:
+    evidence = told.evidence
+    steps = max(evidence["steps"], 1)
+    each_ns = round(told.finding.less_ns / steps)
+    if told.ranks is not None:
+        return f"{told.rank} waits {told.per_step} longer for data{told.in_steps}"
+    whole_ns = round(told.words.losses.recording_ns / steps)
+    waits = f"{spell_like(each_ns, whole_ns)} of "
+    waits += f"every {spell_short(whole_ns)}" if steps > 1 else spell_short(whole_ns)
+    wait = "waits" if len(told.words.numbers) == 1 else "wait"
+    return f"Input-bound: {told.rank[0].lower()}{told.rank[1:]} {wait} {waits} for data"
+
+
+def _slow_hosts(told: _Told) -> str:
+    if not told.finding.fault:
+        return "Host-bound: if the host always launched in time, the run"
+    one = len(told.words.numbers) == 1
+    hosts = "The host stands" if one else "Hosts stand"
+    return f"{hosts} still{told.in_call}"
+
+
+def _slow_link(told: _Told) -> str:
+    whose = f"Transfers of {told.rank[0].lower()}{told.rank[1:]}"
+    like = " as others of their size" if "times" in told.longer else " than others of their size"
+    return f"{whose} take {told.longer}{like}"
+
+
+def _pipeline(told: _Told) -> str:
+    steps = max(told.evidence["steps"], 1)
+    took_ns, even_ns = told.finding.took_ns, told.finding.took_ns - told.finding.less_ns
+    took, even = (
+        spell_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns)
+    )
+    return f"{told.rank} limit the pipeline: they compute {took} per step, {even} were stages even"
+
+
+def _exposed(told: _Told) -> str:
+    if told.finding.basis is Basis.BOUND:
+        return "Communication-bound, or waiting for ranks that are not read: without it"
+    return "Communication-bound: hiding all communication behind computing"
+
+
+def _slow_operator(told: _Told) -> str:
+    (name,) = shortened([told.finding.name], MOST_CHARACTERS)
+    share = spell_share(told.finding.less_ns * FASTER, told.finding.took_ns)
+    return f"Compute-bound: {name} takes {share} of computing, and made 10% faster"
+
+
+_SENTENCES = {
+    FindingKind.SLOW_RANK: _slow_rank,
+    FindingKind.SLOW_RANKS: _slow_ranks,
+    FindingKind.SLOW_STEPS: _slow_steps,
+    FindingKind.STARVED: _starved,
+    FindingKind.SLOW_HOSTS: _slow_hosts,
+    FindingKind.SLOW_LINK: _slow_link,
+    FindingKind.PIPELINE: _pipeline,
+    FindingKind.EXPOSED_COMMUNICATION: _exposed,
+    FindingKind.SLOW_OPERATOR: _slow_operator,
+}
+
+
+def _all_of(ranks: int) -> str:
+    return {1: "The rank", 2: "Both ranks"}.get(ranks, f"All {ranks} ranks")
+
+
+def _listed(numbers: Sequence[int]) -> str:
+    """Return numbers as a list with runs, cut where it is long.
+
+    >>> _listed((1, 2, 3, 7))
+    '1-3, 7'
+    """
+    return spell_ids(numbers, most=MOST_NAMED, shortest_run=2).replace(",", ", ")

@@ -1,0 +1,258 @@
+"""Losses shown by idle time, step traces and small tables where nothing can be replayed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
+from timeline.analysis.work.operators import HOST_CORE
+from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct_values
+from timeline.tables.data import Bottleneck
+from timeline.tables.table import Table
+from timeline.units import spell_flop, spell_like, spell_share, spell_short
+from timeline.verdict.advice import mean_intervals, mean_rows
+from timeline.verdict.figures import Figures
+from timeline.verdict.mean_step import are_of_ordinary_steps, mean_steps
+
+LEAST_SHARE = 0.5
+"""A device idles for data if it waits for data for this share at least of the time from one step to
+the next; every device waits some time."""
+LEAST_SHARE_OF_LATE = 0.1
+"""The same where queues of the rank say that data is late."""
+_LATE = {Bottleneck.PROCESSING.value, Bottleneck.SENDING.value}
+
+
+@dataclass(frozen=True)
+class Starved:
+    """The time that a rank loses in a mean step, in it and up to the next.
+
+    data_ns: the device waits for data. most_ns: the largest of all other losses. period_ns: from
+    one step to the next. steps: ordinary ones, 0 where the step trace alone tells.
+    """
+
+    rank: int
+    data_ns: int
+    most_ns: int
+    period_ns: int
+    steps: int
+    of_steps: bool = True
+
+    @property
+    def share(self) -> float:
+        """Return the share of the period that the device waits for data."""
+        return self.data_ns / max(self.period_ns, 1)
+
+    @property
+    def lost_ns(self) -> int:
+        """Return how long the device waits for data in all of these steps."""
+        return self.data_ns * max(self.steps, 1)
+
+    def is_told(self, bottleneck: str | None) -> bool:
+        """Return whether to report the rank, given what limits the preparation of its data."""
+        if bottleneck == Bottleneck.NONE.value:
+            return False
+        least = LEAST_SHARE_OF_LATE if bottleneck in _LATE else LEAST_SHARE
+        return self.share >= least and self.data_ns > self.most_ns
+
+
+def find_starved(figures: Figures) -> Starved | None:
+    """Return the rank whose device idles longest for data, None where none idles for it.
+
+    A device idles for data if that takes LEAST_SHARE at least of the time from one step to the
+    next, or LEAST_SHARE_OF_LATE where queues say that data is late, and more than each other loss:
+    exposed communication, copies, and every other cause of idle time. How long it does is the idle
+    time whose cause is waiting for data; where queues say that data is late, or there are no tasks,
+    the interval of the step trace, if that is longer. A rank in whose queues there was data does
+    not idle for it.
+    """
+    bottlenecks = {
+        row["rank"]: row["bottleneck"]
+        for row in figures.data_preparation.to_dicts()
+        if row["bottleneck"] is not None
+    }
+    found: dict[int, Starved] = {loss.rank: loss for loss in _by_idle_time(figures)}
+    for loss in _by_interval(figures):
+        known = found.get(loss.rank)
+        if known is None:
+            found[loss.rank] = loss
+        elif bottlenecks.get(loss.rank) in _LATE and loss.data_ns > known.data_ns:
+            found[loss.rank] = Starved(
+                loss.rank, loss.data_ns, max(loss.most_ns, known.most_ns), loss.period_ns, 0
+            )
+    starved = [loss for loss in found.values() if loss.is_told(bottlenecks.get(loss.rank))]
+    return max(starved, key=lambda loss: (loss.data_ns, -loss.rank)) if starved else None
+
+
+def _by_idle_time(figures: Figures) -> Iterator[Starved]:
+    """Yield the losses of each rank with known causes of idle time."""
+    means = mean_steps(figures)
+    if not len(means) or not len(figures.idle):
+        return
+    idle_ns = _mean_idle_ns(figures, means)
+    data = CAUSES.index(IdleCause.WAITING_FOR_DATA)
+    other_ns = np.delete(idle_ns, data, axis=1).max(axis=1)
+    for name in ("not_overlapped_ns", "copies_ns"):
+        other_ns = np.maximum(other_ns, np.ma.filled(means[name], 0))
+    period_ns = means["period_ns"]
+    yield from map(
+        Starved,
+        *(
+            column.tolist()
+            for column in (
+                means["rank"],
+                idle_ns[:, data],
+                other_ns,
+                period_ns,
+                means["steps"],
+                means["steps"] > 0,
+            )
+        ),
+    )
+
+
+def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
+    """Return the idle time of the mean ordinary step of each rank by cause, (ranks, causes).
+
+    For the rows of `mean_steps`; of all that is selected where there are no steps.
+    """
+    idle, ranks = figures.idle, means["rank"].tolist()
+    place = {rank: at for at, rank in enumerate(ranks)}
+    code = {cause.value: at for at, cause in enumerate(CAUSES)}
+    at = np.array([place.get(rank, -1) for rank in idle["rank"].tolist()], np.int64)
+    cause = np.array([code[cause] for cause in idle["cause"].tolist()], np.int64)
+    chosen = np.ma.getmaskarray(idle["step"])
+    if means["steps"].any():
+        chosen = are_of_ordinary_steps(idle, figures.steps)
+    chosen &= at >= 0
+    sums_ns = np.zeros((len(ranks), len(CAUSES)), np.int64)
+    np.add.at(sums_ns, (at[chosen], cause[chosen]), idle["total_ns"][chosen])
+    mean_ns: Int64 = sums_ns // np.maximum(means["steps"], 1)[:, None]
+    return mean_ns
+
+
+def _by_interval(figures: Figures) -> Iterator[Starved]:
+    """Yield the step-trace interval of each rank, beside its communication alone."""
+    alone_ns: dict[int, int] = {}
+    if len(figures.parallel_times):
+        for row in figures.parallel_times.to_dicts():
+            if row["step"] is None:
+                time_ns = row["communication_alone_ns"] or 0
+                alone_ns[row["rank"]] = max(alone_ns.get(row["rank"], 0), time_ns)
+    rest_ns = _rest_of_steps_ns(figures.step_trace)
+    for mean in mean_intervals(figures.step_trace):
+        if mean["interval_ns"] is None:
+            continue
+        rank, interval_ns = mean["rank"], mean["interval_ns"]
+        step_ns = rest_ns.get(rank, 0)
+        period_ns = max(mean["total_ns"] or 0, interval_ns + step_ns)
+        yield Starved(rank, interval_ns, alone_ns.get(rank, 0), period_ns, 0)
+
+
+def _rest_of_steps_ns(step_trace: Table) -> dict[int, int]:
+    """Return the mean step of each rank without its interval, by rank."""
+    if not len(step_trace):
+        return {}
+    steps = step_trace.take(~np.ma.getmaskarray(step_trace["step"]))
+    ranks, which = distinct_values(np.ma.getdata(steps["rank"]))
+    rest_ns = np.zeros(len(ranks), np.int64)
+    for part in ("fp_bp_ns", "tail_ns"):
+        np.add.at(rest_ns, which, np.ma.filled(steps[part], 0))
+    counts = np.bincount(which, minlength=len(ranks)).tolist()
+    return {
+        rank: round(sum_ns / count)
+        for rank, sum_ns, count in zip(ranks.tolist(), rest_ns.tolist(), counts, strict=True)
+    }
+
+
+MOST_OPERATORS = 3
+"""Operators of the host that are named."""
+
+
+def untimed_sentences(figures: Figures) -> Iterator[str]:
+    """Return the longest step, the longest operator type and the lowest use of a device's peak."""
+    yield from _host_alone(figures)
+    steps = figures.step_trace
+    yield from _longest_step(
+        mean_rows(steps.take(np.ma.filled(steps["total_ns"], 0) > 0)) if len(steps) else []
+    )
+    yield from _longest_type(figures)
+    yield from _lowest_use(figures.flops)
+
+
+def _host_alone(figures: Figures) -> Iterator[str]:
+    """Yield how long steps and operators take on the host, where no device is recorded."""
+    operators = figures.operators.to_dicts()
+    if not any(row["core"] == HOST_CORE for row in operators):
+        return
+    steps = figures.steps
+    lengths_ns = (steps["end_ns"] - steps["start_ns"])[steps["end_ns"] > steps["start_ns"]]
+    if len(lengths_ns):
+        of = f", the mean of {len(lengths_ns)}" if len(lengths_ns) > 1 else ""
+        mean_ns = int(lengths_ns.sum()) // len(lengths_ns)
+        yield f"Host only: a step takes {spell_short(mean_ns)}{of}."
+    own_ns: dict[str, int] = {}
+    for row in operators:
+        own_ns[row["type"]] = own_ns.get(row["type"], 0) + row["total_ns"]
+    all_ns = sum(own_ns.values())
+    longest = sorted(own_ns.items(), key=lambda item: (-item[1], item[0]))[:MOST_OPERATORS]
+    said = ", ".join(
+        f"{name} {spell_short(time_ns)} ({spell_share(time_ns, all_ns)})"
+        for name, time_ns in longest
+    )
+    yield f"Host only: operators take {spell_short(all_ns)} without those they call: {said}."
+
+
+def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Yield the parts of a mean step, on the rank where it takes longest."""
+    if not rows:
+        return
+    row = max(rows, key=lambda row: row["total_ns"])
+    whole_ns = row["total_ns"]
+    names = ("forward and backward", "fp_bp_ns"), ("tail", "tail_ns"), ("interval", "interval_ns")
+    parts = [f"{name} {spell_share(row[key], whole_ns)}" for name, key in names if row[key]]
+    step = "Step" if row["step"] is None else f"Step {row['step']}"
+    on = f" on rank {row['rank']}, where it takes longest" if len(rows) > 1 else ""
+    yield f"{step} ({spell_short(whole_ns)}{on}): {', '.join(parts)}."
+
+
+def _longest_type(figures: Figures) -> Iterator[str]:
+    """Yield the operator type that takes longest, by the sums in files.
+
+    Types of AI CPU only if there are none of AI Core: their sums are over all steps.
+    """
+    found = dict[str, int]()
+    of_source: dict[str, list[dict[str, Any]]] = {}
+    for row in figures.operator_sums.to_dicts():
+        of_source.setdefault(row["source"], []).append(row)
+    sums = of_source.get("aicore_intermediate") or of_source.get("aicpu_intermediate")
+    steps = [row for row in figures.operator_steps.to_dicts() if row["level"] == "type"]
+    for row in sums or steps:
+        found[row["type"]] = found.get(row["type"], 0) + (row["total_ns"] or 0)
+    all_ns = sum(found.values())
+    if all_ns:
+        longest = max(found, key=lambda name: (found[name], name))
+        took, whole = (spell_like(time_ns, all_ns) for time_ns in (found[longest], all_ns))
+        share = spell_share(found[longest], all_ns)
+        yield f"Of operators {longest} takes longest: {took} of {whole} ({share})."
+
+
+def _lowest_use(flops: Table) -> Iterator[str]:
+    """Yield how much of its device's peak the rank uses that uses least."""
+    rows = [
+        row
+        for row in flops.to_dicts()
+        if row["level"] == "rank" and row["unit"] == "all" and row["utilization"] is not None
+    ]
+    if rows:
+        row = min(rows, key=lambda row: row["utilization"])
+        work = "" if row["flop"] is None else f": its operators compute {spell_flop(row['flop'])}"
+        at = "" if row["flop_per_s"] is None else f", at {spell_flop(row['flop_per_s'])}/s"
+        yield (
+            f"Rank {row['rank']} uses {row['utilization']:.1%} of the FLOP/s of its device between "
+            f"forward and backward{work}{at}."
+        )

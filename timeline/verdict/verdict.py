@@ -1,0 +1,568 @@
+"""The answer to "what is slow": which rank, which step, which operators, who waits.
+
+Sentences, shares and extremes are found here, in the tables of `timeline/verdict/figures.py`.
+What those hold is summed for each rank: device time of ranks and steps in
+`timeline/analysis/overlap.py`, operators in `timeline/analysis/work/operators.py`, and waiting in
+`timeline/analysis/waits/waiting.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from timeline.analysis.gains.findings import Cause
+from timeline.analysis.ordinary_steps import has_several_graphs
+from timeline.analysis.waits.culprit import Culprit
+from timeline.analysis.waits.waiting import Basis
+from timeline.columns.columns import Bool, Int64
+from timeline.tables.parallel import pipeline_sentences
+from timeline.tables.table import Table
+from timeline.tables.times import extent_ns
+from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
+from timeline.units import spell_duration, spell_like, spell_share, spell_short
+from timeline.verdict import words
+from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
+from timeline.verdict.figures import Figures
+from timeline.verdict.findings import ReportedFinding, ReportedFindings
+from timeline.verdict.mean_step import MeanStep, mean_steps
+from timeline.verdict.unreplayed import untimed_sentences
+from timeline.verdict.words import idle_sentence, mean_idle
+
+MOST_OPERATORS = 5
+MOST_BARS = 24
+BARS = " ▁▂▃▄▅▆▇█"
+LEAST_LATE = 50
+"""A rank that is never late by more than one of so many parts of the latest has no bars."""
+NOTABLE = 0.05
+"""Ranks and steps that are longer than the median by a smaller share are alike."""
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """The slowest and the fastest of several ranks or steps, and what lies between."""
+
+    slowest: int
+    slowest_ns: int
+    fastest: int
+    fastest_ns: int
+    median_ns: int
+    rank: int | None = None
+    """On which rank the slowest step was slowest."""
+    graph: int | None = None
+    """Of which graph the slowest step is."""
+
+    @property
+    def spread(self) -> float:
+        """Return how much longer the slowest took than the fastest, as a share of the fastest."""
+        return self.slowest_ns / self.fastest_ns - 1 if self.fastest_ns else 0.0
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values under the names of the report."""
+        return {
+            "slowest": self.slowest,
+            "slowest_ns": self.slowest_ns,
+            "fastest": self.fastest,
+            "fastest_ns": self.fastest_ns,
+            "median_ns": self.median_ns,
+            "spread": round(self.spread, 6),
+            "rank": self.rank,
+            "graph": self.graph,
+        }
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The answer to "what is slow".
+
+    ranks: a row per rank, `step_ns` the mean period of its ordinary steps. steps: a row per graph
+    and step that has device tasks, of the rank where it took longest, with the columns of
+    `Figures.steps` and `Figures.exposed_steps`; of all, if no step has any.
+    step_extreme: of ordinary steps. operators, collectives: the types that took longest over all
+    ranks, with their share of all computing or communicating. stragglers: a row per rank that kept
+    others waiting in collectives, who cost most first. basis: what that stands on. findings: what
+    to mend first. culprit: the rank that the first of them names. mean: where a mean ordinary step
+    goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which step
+    device tasks end, where steps are marked beyond. idle: why devices idle. used_ranks,
+    unused_ranks: how many ranks did anything, and how many nothing; step_count: how many steps did,
+    measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
+    ranks, None where no rank tells it. bubbles: what is to be said of a pipeline. data_advice,
+    advice: what the small tables beside timelines advise, of data and of all else. untimed: what
+    those say where no rank did anything at a known time.
+    """
+
+    ranks: Table
+    steps: Table
+    rank_extreme: Extreme | None
+    step_extreme: Extreme | None
+    operators: Table
+    collectives: Table
+    stragglers: Table
+    basis: Basis
+    findings: ReportedFindings
+    culprit: Culprit | None
+    mean: MeanStep | None
+    mean_steps: Table
+    ends: str | None
+    idle: str | None
+    used_ranks: int = 0
+    unused_ranks: int = 0
+    step_count: int = 0
+    rank_means: dict[str, int | None] = field(default_factory=dict)
+    bubbles: tuple[str, ...] = ()
+    measured_steps: int = 0
+    data_advice: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    untimed: tuple[str, ...] = ()
+    finding_steps: tuple[tuple[int, ...], ...] = ()
+    """Steps in which each finding is to be seen, see `_steps_to_see`."""
+    commands: tuple[str, ...] = ()
+    """Commands that show each finding in detail, empty for none; of no finding at first."""
+
+    @classmethod
+    def of(cls, figures: Figures) -> Verdict:
+        """Return the verdict on some ranks."""
+        told_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
+        steps = slowest_rank_of_each_step(told_steps)
+        ordinary = slowest_rank_of_each_step(figures.steps, ordinary=True)
+        worked = steps
+        if len(steps):
+            computes = np.ma.filled(told_steps["computing_ns"], 0) > 0
+            worked = told_steps.take((told_steps["tasks"] > 0) | computes)
+        measured = slowest_rank_of_each_step(worked)
+        measured = measured if len(measured) else steps
+        totals = total_by_type(figures.operators)
+        communication = totals["communication"] == 1
+        means = mean_steps(figures)
+        mean = MeanStep.of(figures, means)
+        idle = None if mean is None else mean_idle(figures)
+        between = mean is not None and words.is_notable(mean.between_ns, mean)
+        culprit = figures.culprit
+        told = list(worst_of_each(figures.all_advice(), None if culprit is None else culprit.rank))
+        # What passes between steps is said once, by what says most of it.
+        is_input = [one for one in figures.findings.found if one.cause is Cause.INPUT]
+        if is_input or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in told):
+            told = [one for one in told if one.about != STEP_INTERVAL]
+        blamed = {rank for one in is_input for rank in one.ranks or ()}
+        told = [
+            one for one in told if one.about != STEP_INTERVAL_OF_RANKS or one.rank not in blamed
+        ]
+        return cls(
+            figures.overlap,
+            measured,
+            _rank_extreme(figures.overlap),
+            _step_extreme(ordinary),
+            _longest(totals, ~communication),
+            _longest(totals, communication),
+            _stragglers(figures.waiting, figures.steps),
+            figures.basis,
+            figures.findings,
+            culprit,
+            mean,
+            means,
+            words.ends_sentence(figures.steps),
+            None
+            if mean is None or idle is None
+            else idle_sentence(
+                idle,
+                steps=mean.steps,
+                span_ns=mean.period_ns,
+                computing=mean.computing_ns > 0,
+            ),
+            len(means),
+            len(figures.overlap) - len(means),
+            len(steps),
+            {name: _mean_of(column) for name, column in means.columns.items()},
+            tuple(pipeline_sentences(figures.pipeline, _filed_stages(figures.parallel))),
+            len(measured),
+            tuple(one.text for one in told if one.about in ABOUT_DATA),
+            tuple(one.text for one in told if one.about not in ABOUT_DATA),
+            () if mean is not None else tuple(untimed_sentences(figures)),
+            tuple(
+                _steps_to_see(figures.steps, steps, ordinary, finding)
+                for finding in figures.findings.found
+            ),
+        )
+
+    @property
+    def slow_rank(self) -> int | None:
+        """Return the rank that the first finding names.
+
+        Where nothing can be found, the rank whose steps take notably longer.
+        """
+        if self.culprit is not None:
+            return self.culprit.rank
+        return self._slowest_by_steps
+
+    @property
+    def _slowest_by_steps(self) -> int | None:
+        """Return the rank whose steps take notably longer, where no run could be replayed."""
+        extreme = self.rank_extreme
+        if extreme is None or not self.findings.reason or extreme.spread < NOTABLE:
+            return None
+        return extreme.slowest
+
+    @property
+    def telling_ranks(self) -> tuple[int, ...]:
+        """Return the ranks to look at: the culprit, if profiled, and who waits longest for it.
+
+        Without a culprit, those of the first finding, or the rank on which the slowest step was
+        slowest; none where nothing is known.
+        """
+        culprit, step, rank = self.culprit, self.step_extreme, self.rank_extreme
+        if culprit is not None:
+            waits = tuple(waiter.rank for waiter in culprit.waiters[:1])
+            return (culprit.rank, *waits) if culprit.profiled else waits
+        if step is not None and step.rank is not None:
+            return (step.rank,)
+        return () if rank is None else (rank.slowest,)
+
+    @property
+    def telling_steps(self) -> tuple[int, ...]:
+        """Return the steps to look at: those of the first finding, else the slowest, if any."""
+        if self.finding_steps:
+            return self.finding_steps[0]
+        return () if self.step_extreme is None else (self.step_extreme.slowest,)
+
+    def commands_text(self, see_why: str) -> Iterator[str]:
+        """Yield the command that shows what is slow, and others for findings it does not show.
+
+        see_why: the first command, empty for none.
+        """
+        if see_why:
+            yield f"See why: {see_why}"
+        shown = {"", see_why}
+        for number, command in enumerate(self.commands, 1):
+            if command not in shown:
+                yield f"Finding {number}: {command}"
+            shown.add(command)
+
+    @property
+    def _every_command(self) -> tuple[str, ...]:
+        found = len(self.findings.found)
+        return (*self.commands, *("",) * found)[:found]
+
+    def sentences(self) -> Iterator[str]:
+        """Yield the answers for people, the most telling first."""
+        found = [one.sentence for one in self.findings.found]
+        yield from found[:1]
+        yield from self.data_advice
+        yield from self.advice
+        yield from self.untimed
+        if self.mean is not None:
+            if not found and not self.findings.reason:
+                yield words.nothing_sentence(self.mean, self._longest_operator())
+            yield from self._where_time_goes(self.mean)
+            if self.findings.reason and self.used_ranks and not self.untimed:
+                yield f"What could be won is not known: {self.findings.reason}."
+        for number, sentence in enumerate(found[1:], 2):
+            yield f"{number}. {sentence}"
+        if any(one.ranks is None or len(one.ranks) != 1 for one in self.findings.found[:1]):
+            yield from filter(None, [words.basis_sentence(self.basis)])
+
+    def _longest_operator(self) -> str:
+        """Return the type of operator that takes longest, with its share; empty for none."""
+        row = next(iter(self.operators.to_dicts()), None)
+        return "" if row is None else f"{row['type']} {row['share']:.0%} of computing"
+
+    def _where_time_goes(self, mean: MeanStep) -> Iterator[str]:
+        """Yield the parts of a mean step, possible gains, and what takes longest."""
+        yield words.step_sentence(mean)
+        yield from self._most_waited_for(mean)
+        yield from self.bubbles
+        yield from self._outside(mean)
+        yield from filter(None, [self.idle, self.ends])
+        yield from self._slowest_step()
+        yield from self._slowest_rank()
+
+    def _most_waited_for(self, mean: MeanStep) -> Iterator[str]:
+        """Yield for whom most of the waiting is, where it is notable and no finding says so."""
+        rows = self.stragglers.to_dicts()
+        caused_ns = sum(row["caused_ns"] for row in rows)
+        if not caused_ns or (mean.waiting_ns or 0) < NOTABLE * mean.period_ns:
+            return
+        first = rows[0]
+        named = None if self.culprit is None else self.culprit.rank
+        if first["rank"] != named and 2 * first["caused_ns"] > caused_ns:
+            share = spell_share(first["caused_ns"], caused_ns)
+            yield f"Most of the waiting, {share}, is for rank {first['rank']}."
+
+    def _outside(self, mean: MeanStep) -> Iterator[str]:
+        """Yield what the profiler counts as free outside the time that shares refer to."""
+        outside_ns = np.ma.filled(self.ranks["outside_ns"], 0)
+        if outside_ns.any() and not mean.steps:
+            at = int(np.argmax(outside_ns))
+            row = self.ranks.take(np.array([at])).to_dicts()[0]
+            yield from _outside(row, several=len(self.ranks) > 1)
+
+    def _slowest_step(self) -> Iterator[str]:
+        extreme = self.step_extreme
+        if extreme is None:
+            return
+        slowest, fastest, median = (
+            spell_like(time_ns, extreme.slowest_ns)
+            for time_ns in (extreme.slowest_ns, extreme.fastest_ns, extreme.median_ns)
+        )
+        if extreme.slowest_ns < (1 + NOTABLE) * extreme.median_ns:
+            alike = 100 * (extreme.slowest_ns - extreme.fastest_ns) < extreme.median_ns
+            which = "" if alike else f", the slowest is {extreme.slowest}"
+            yield f"Steps take {fastest} to {slowest}{which}."
+            return
+        on = f" on rank {extreme.rank}" if len(self.ranks) > 1 else ""
+        yield f"Slowest step: {extreme.slowest} ({slowest}{on}; median {median})."
+
+    def _slowest_rank(self) -> Iterator[str]:
+        """Yield the rank whose steps take longest, where it is not known who waits for whom.
+
+        Where ranks wait for each other, those that wait least look fastest.
+        """
+        extreme = self.rank_extreme
+        if extreme is None or self._slowest_by_steps is None:
+            return
+        per = " per step" if self.mean is not None and self.mean.steps > 1 else ""
+        more = (
+            f"{extreme.spread:.0%} slower than"
+            if extreme.spread < 1
+            else f"{1 + extreme.spread:.1f} times as long as"
+        )
+        yield (
+            f"Slowest rank: {extreme.slowest} ({spell_short(extreme.slowest_ns)}{per}, {more} "
+            f"rank {extreme.fastest})."
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the verdict as plain values."""
+        return {
+            "sentences": list(self.sentences()),
+            "ranks": [_report_row(row) for row in self.ranks.to_dicts()],
+            "slowest_rank": None if self.rank_extreme is None else self.rank_extreme.to_dict(),
+            "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
+            "operators": self.operators.to_dicts(),
+            "collectives": self.collectives.to_dicts(),
+            "stragglers": self.stragglers.to_dicts(),
+            "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
+            "culprit": None if self.culprit is None else self.culprit.to_dict(),
+            "findings": [
+                one.to_dict() | {"command": command}
+                for one, command in zip(self.findings.found, self._every_command, strict=True)
+            ],
+            "replay": self.findings.to_dict(),
+        }
+
+
+def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
+    """Return what names of rows point at; a rank that is alone of so many is not marked."""
+    culprit, slowest = verdict.culprit, verdict.step_extreme
+    remarks = dict[RunRank, str]()
+    if culprit is not None and culprit.profiled and ranks > 1:
+        is_starved = culprit.cause is Cause.INPUT
+        remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
+    step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
+    return Highlights(remarks, step, verdict.telling_ranks)
+
+
+def _report_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row of `Figures.overlap` under the names of the report."""
+    names = {"not_overlapped_ns": "exposed_communication_ns"}
+    return {names.get(name, name): value for name, value in row.items()}
+
+
+def _filed_stages(parallel: Table) -> int | None:
+    """Return how many pipeline stages a file names."""
+    return next((row["stages"] for row in parallel.to_dicts()), None)
+
+
+def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
+    edges = {
+        "before the first kernel": row["before_ns"],
+        "after the last": row["outside_ns"] - row["before_ns"],
+    }
+    if not row["before_ns"]:
+        edges["after the last kernel"] = edges.pop("after the last")
+    lengths = " and ".join(
+        f"{spell_duration(length_ns)} {where}" for where, length_ns in edges.items() if length_ns
+    )
+    of_rank = f"on rank {row['rank']} " if several else ""
+    yield f"Not in these shares: {of_rank}{lengths}, which the profiler counts as free."
+
+
+def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
+    """Return the mean step of each rank; all of its time if not every rank has steps."""
+    steps_ns = ranks["step_ns"]
+    return extent_ns(ranks) if np.ma.getmaskarray(steps_ns).any() else steps_ns
+
+
+def _used(ranks: Table) -> Table:
+    """Return the ranks that did anything."""
+    return ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
+
+
+def _rank_extreme(ranks: Table) -> Extreme | None:
+    used = _used(ranks)
+    if len(used) < 2:
+        return None
+    return _extreme(used["rank"], np.asarray(_rank_times_ns(used)))
+
+
+def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
+    slowest, fastest = int(np.argmax(times_ns)), int(np.argmin(times_ns))
+    return Extreme(
+        int(ids[slowest]),
+        int(times_ns[slowest]),
+        int(ids[fastest]),
+        int(times_ns[fastest]),
+        int(np.median(times_ns)),
+        **more,
+    )
+
+
+def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
+    """Return for each graph and step the row of its slowest rank, in order of time.
+
+    Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
+    several graphs. ordinary: of ordinary steps alone.
+    """
+    if not len(steps):
+        return steps
+    rows = np.flatnonzero(np.ma.filled(steps["span_ns"], 0) > 0)
+    period_ns = np.asarray(steps["period_ns"])
+    graph = np.ma.filled(steps["graph"], -1)
+    if not has_several_graphs(steps["rank"][rows], graph[rows]):
+        graph = np.zeros_like(graph)
+    if ordinary:
+        rows = rows[np.ma.filled(steps["ordinary"], 0)[rows] == 1]
+        if not len(rows):
+            return steps.take(rows)
+    step = np.asarray(steps["step"])
+    rows = rows[np.lexsort((-period_ns[rows], step[rows], graph[rows]))]
+    first = np.ones(len(rows), np.bool_)
+    first[1:] = (np.diff(graph[rows]) != 0) | (np.diff(step[rows]) != 0)
+    longest = rows[first]
+    start_ns = np.asarray(steps["start_ns"])[longest]
+    return steps.take(longest[np.argsort(start_ns, kind="stable")])
+
+
+def _mean_of(times_ns: Int64) -> int | None:
+    known = np.ma.compressed(times_ns)
+    return round(float(np.mean(known))) if len(known) else None
+
+
+def _step_extreme(steps: Table) -> Extreme | None:
+    if len(steps) < 2:
+        return None
+    times_ns = np.asarray(steps["period_ns"])
+    if times_ns.min() == times_ns.max():
+        return None
+    at = int(np.argmax(times_ns))
+    row = steps.take(np.array([at])).to_dicts()[0]
+    return _extreme(steps["step"], times_ns, rank=row["rank"], graph=row["graph"])
+
+
+def _steps_to_see(
+    of_ranks: Table, steps: Table, ordinary: Table, finding: ReportedFinding
+) -> tuple[int, ...]:
+    """Return the steps in which to look at a finding, none if there are no steps.
+
+    Of odd steps the first with those beside it, which it is compared with; of a slow rank that in
+    which it came latest; of what all ranks and steps could win a usual one, else the slowest.
+
+    Args:
+        of_ranks: `Figures.steps`.
+        steps, ordinary: a row per step, of all and of the ordinary ones, in order of time.
+    """
+    if len(steps) < 2:
+        return ()
+    numbers = list(dict.fromkeys(steps["step"].tolist()))
+    if finding.steps:
+        at = numbers.index(finding.steps[0])
+        first = min(max(at - 1, 0), max(len(numbers) - 3, 0))
+        return tuple(numbers[first : first + 3])
+    ordinary = ordinary if len(ordinary) else steps
+    order = np.argsort(ordinary["period_ns"], kind="stable")
+    if not finding.fault:
+        return (int(ordinary["step"][order[len(order) // 2]]),)
+    if finding.ranks and len(finding.ranks) == 1:
+        rows = of_ranks.take(of_ranks["rank"] == finding.ranks[0])
+        late_ns = np.ma.filled(rows["late_ns"], 0)
+        if len(late_ns) and late_ns.max() > 0:
+            return (int(rows["step"][int(np.argmax(late_ns))]),)
+    return (int(ordinary["step"][order[-1]]),)
+
+
+def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
+    """Sum the operators of all ranks: a row per type and core, longest first.
+
+    by_name: a row for each name too, as far as figures tell names apart.
+    """
+    keys = ("communication", "type", "core", *(("name",) if by_name else ()))
+    columns = ("count", "total_ns", "shortest_ns", "longest_ns", "waited_ns")
+    found: dict[tuple[Any, ...], list[int]] = {}
+    untold = set()
+    ids = zip(*(operators[name].tolist() for name in keys), strict=True) if operators else ()
+    rows = zip(*(operators[name].tolist() for name in columns), strict=True) if operators else ()
+    for key, (count, total_ns, shortest_ns, longest_ns, waited_ns) in zip(ids, rows, strict=True):
+        sums = found.setdefault(key, [0, 0, shortest_ns, 0, 0])
+        sums[0] += count
+        sums[1] += total_ns
+        sums[2] = min(sums[2], shortest_ns)
+        sums[3] = max(sums[3], longest_ns)
+        if waited_ns is None:
+            untold.add(key)
+        else:
+            sums[4] += waited_ns
+    order = sorted(found, key=lambda key: (-found[key][1], key))
+    values = np.array([found[key] for key in order], np.int64).reshape(-1, len(columns))
+    totals = dict(zip(columns, values.T, strict=True))
+    untold_rows = np.array([key in untold for key in order], np.bool_)
+    totals["waited_ns"] = np.ma.masked_array(totals["waited_ns"], untold_rows)
+    return Table(
+        {
+            name: np.array([key[at] for key in order], object if at else np.int64)
+            for at, name in enumerate(keys)
+        }
+        | totals
+    )
+
+
+def _longest(totals: Table, chosen: Bool) -> Table:
+    """Return the first chosen rows, with their share of all chosen ones."""
+    rows = totals.take(chosen)
+    all_ns = int(rows["total_ns"].sum())
+    top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))
+    columns = {name: top[name] for name in ("type", "core", "count", "total_ns")}
+    share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
+    return Table({**columns, "share": np.round(share, 6)})
+
+
+def _stragglers(waiting: Table, steps: Table) -> Table:
+    """Return the ranks that others waited for, who cost most first, with how late they came.
+
+    late_ns: the most that each came late in a step. history: a bar for each step, or for several,
+    as high as the rank came late, on one scale for all ranks; empty if that is not known, or small
+    beside the latest rank.
+    """
+    caused_ns = np.ma.filled(waiting["caused_ns"], 0)
+    order = np.argsort(-caused_ns, kind="stable")
+    rows = waiting.take(order[caused_ns[order] > 0])
+    late = [
+        np.maximum(np.ma.compressed(steps["late_ns"][steps["rank"] == rank]), 0)
+        if len(steps)
+        else np.zeros(0, np.int64)
+        for rank in rows["rank"].tolist()
+    ]
+    late_ns = np.array([its.max(initial=0) for its in late], np.int64)
+    most_ns = int(late_ns.max(initial=0))
+    history = np.array([_late_bars(its, most_ns) for its in late], object)
+    return Table({**rows.columns, "late_ns": np.ma.masked_equal(late_ns, 0), "history": history})
+
+
+def _late_bars(late_ns: npt.NDArray[np.int64], most_ns: int) -> str:
+    if len(late_ns) < 2 or late_ns.max() * LEAST_LATE <= most_ns:
+        return ""
+    groups = np.array_split(late_ns, min(len(late_ns), MOST_BARS))
+    levels = (int(group.max()) * (len(BARS) - 1) // most_ns for group in groups)
+    return "".join(BARS[level] for level in levels)

@@ -1,0 +1,272 @@
+"""Sentences of the verdict on a mean step."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.analysis.waits.waiting import Basis
+from timeline.printable import printable
+from timeline.tables.short_names import shortened
+from timeline.tables.table import Table
+from timeline.units import spell_like, spell_share, spell_short
+from timeline.verdict.figures import Figures
+from timeline.verdict.mean_step import MeanStep, are_of_ordinary_steps
+
+HARDLY = 0.01
+"""Ranks that wait a smaller share of a step hardly wait: nobody holds them up."""
+BUSY = 0.8
+"""A device that is busy for such a share of the time has hardly anything to wait for."""
+MOSTLY_TOLD = 0.9
+"""Of a smaller share of communication it is said how much tells who waits for whom."""
+
+
+# -- what nothing stands out of --------------------------------------------------------------------
+
+
+def nothing_sentence(mean: MeanStep, longest: str) -> str:
+    """Return what the devices do all the time, where nothing is worth mending.
+
+    longest: the type of operator that takes longest, empty for none.
+    """
+    busy_ns = mean.computing_ns + mean.exposed_ns + mean.copies_ns
+    busy = spell_share(busy_ns, mean.period_ns)
+    if busy_ns < BUSY * mean.period_ns:
+        return f"Device busy {busy} of the time, and no single loss is worth 2% of the run."
+    kernels = f"; {longest}" if longest else ""
+    return f"Device busy {busy}: only faster kernels help{kernels}."
+
+
+def basis_sentence(basis: Basis) -> str | None:
+    """Return how much communication shows who waits for whom, None if that is nearly all.
+
+    Sends and receives are communication too, so all collectives may take little of it.
+    """
+    if basis.share >= MOSTLY_TOLD or not 0 < basis.compared < basis.collectives:
+        return None
+    return (
+        f"Who waits for whom is known of {basis.compared} of {basis.collectives} collectives "
+        f"({spell_share(basis.share, 1)} of communication time)."
+    )
+
+
+# -- where a step goes -----------------------------------------------------------------------------
+
+
+def step_sentence(mean: MeanStep) -> str:
+    """Return where the time of a mean step goes."""
+    step = "Device time" if not mean.steps else "Step"
+    if mean.single is not None:
+        step = f"Step {mean.single}"
+    head = f"{step} ({spell_short(mean.period_ns)})"
+    if not mean.computing_ns:
+        share = spell_share(mean.communication_ns, mean.period_ns)
+        return f"{head}: communication {share}; no compute tasks in this profile.{_mean_of(mean)}"
+    told = [
+        f"{name} {share}%" + (f" ({detail})" if detail else "")
+        for name, share, detail in step_shares(mean)
+    ]
+    return f"{head}: {', '.join(told)}.{_mean_of(mean)}"
+
+
+def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
+    """Yield the reported parts of a mean step: name, percent, and details if known."""
+    if not mean.computing_ns:
+        return [("communication", percent(mean.communication_ns, mean.period_ns), "")]
+    parts = [
+        ("compute", mean.computing_ns, ""),
+        ("exposed communication", mean.exposed_ns, _split(mean)),
+        ("copies", mean.copies_ns, ""),
+        ("idle", mean.idle_ns, ""),
+        ("free", mean.unexplained_ns, "why is not recorded"),
+        ("before the first kernel", mean.before_ns, ""),
+        ("between steps", mean.between_ns, ""),
+    ]
+    return [
+        (name, percent(part_ns, mean.period_ns), detail)
+        for name, part_ns, detail in parts
+        if percent(part_ns, mean.period_ns)
+    ]
+
+
+def is_notable(part_ns: int, mean: MeanStep) -> bool:
+    """Return whether a part of the mean step is worth a number of its own."""
+    return part_ns >= HARDLY * mean.period_ns
+
+
+def percent(part_ns: int, whole_ns: int) -> int:
+    """Return the percentage of a time that a part is reported as."""
+    return round(100 * part_ns / whole_ns)
+
+
+def _split(mean: MeanStep) -> str:
+    """Return the parts of exposed communication, in percent of the step."""
+    if mean.waiting_ns is None or mean.transfer_ns is None:
+        return ""
+    rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
+    parts = {"waiting": mean.waiting_ns, "transfer": mean.transfer_ns, "not known": rest_ns}
+    told = {name: percent(part_ns, mean.period_ns) for name, part_ns in parts.items()}
+    return ", ".join(f"{name} {percent}" for name, percent in told.items() if percent > 0)
+
+
+def _mean_of(mean: MeanStep) -> str:
+    counts = [f"{mean.ranks} ranks"] if mean.ranks > 1 else []
+    counts += [f"{mean.steps} steps"] if mean.steps > 1 else []
+    return f" Mean of {' and '.join(counts)}." if counts else ""
+
+
+def ends_sentence(steps: Table) -> str | None:
+    """Return at which step device tasks end, if steps are marked beyond that."""
+    if not len(steps) or not steps["tasks"].any():
+        return None
+    found = list[tuple[int, int, int]]()
+    for rank in sorted(set(steps["rank"].tolist())):
+        its = steps.take(steps["rank"] == rank)
+        numbers = its["step"].tolist()
+        there = [at for at, tasks in enumerate(its["tasks"].tolist()) if tasks]
+        if there and there[-1] + 1 < len(numbers):
+            found.append((there[-1] + 1, numbers[there[-1]], rank))
+    if not found:
+        return None
+    _, step, rank = min(found)
+    its = steps.take(steps["rank"] == rank)
+    of_rank = "" if len({end[:2] for end in found}) == 1 else f" of rank {rank}"
+    first, last = int(its["step"].min()), int(its["step"].max())
+    marked = f" of {last}" if first < 2 else f"; steps are marked up to {last}"
+    return f"Device tasks{of_rank} end at step {step}{marked}."
+
+
+LONGEST_NAME = 40
+"""Characters of the name of a call."""
+NEARLY_ALL = 0.9
+"""Of a call with a larger share of its cause, no time is told."""
+MOST_CAUSES = 4
+MOST_CALLS = 2
+LEAST_SHARE = 0.05
+"""Causes, and calls of a cause, with a smaller share are not told."""
+
+
+@dataclass(frozen=True)
+class MeanIdle:
+    """Idle time in the period of a mean step of all ranks, or of all that is selected.
+
+    causes: the value of each `IdleCause` and its time, longest first. calls: of each cause, the
+    host calls that took most of it. least_ns: the device's own least gap, 0 where not known.
+    """
+
+    causes: tuple[tuple[str, int], ...]
+    calls: Mapping[str, tuple[tuple[str, int], ...]]
+    least_ns: int = 0
+
+    @property
+    def total_ns(self) -> int:
+        """Return the whole idle time."""
+        return sum(total_ns for _, total_ns in self.causes)
+
+    def told(self, span_ns: int) -> tuple[tuple[str, int], ...]:
+        """Return the causes to report, none if devices hardly idle in the time."""
+        total_ns = self.total_ns
+        if total_ns < LEAST_SHARE * span_ns:
+            return ()
+        return tuple(
+            (cause, cause_ns)
+            for cause, cause_ns in self.causes[:MOST_CAUSES]
+            if cause_ns >= LEAST_SHARE * total_ns
+        )
+
+
+def mean_idle(figures: Figures) -> MeanIdle | None:
+    """Return the idle time of a mean ordinary step; None if none is known.
+
+    Of a capture without such steps, the idle time of a mean rank.
+    """
+    if not len(figures.idle):
+        return None
+    whole = figures.idle.take(np.ma.getmaskarray(figures.idle["step"]))
+    steps = int(figures.steps["ordinary"].sum()) if len(figures.steps) else 0
+    all_ns = _sums(whole)
+    spent_ns, count = all_ns, len(np.unique(whole["rank"]))
+    if steps:
+        ordinary = are_of_ordinary_steps(figures.idle, figures.steps)
+        spent_ns, count = _sums(figures.idle.take(ordinary)), steps
+    mean_ns = {cause: round(total_ns / count) for cause, total_ns in spent_ns.items()}
+    return MeanIdle(
+        tuple(sorted(mean_ns.items(), key=lambda item: (-item[1], item[0]))),
+        {
+            cause: _calls(figures, cause, cause_ns / max(all_ns.get(cause, 0), 1))
+            for cause, cause_ns in mean_ns.items()
+        },
+        min(np.ma.compressed(whole["least_ns"]).tolist(), default=0),
+    )
+
+
+def _sums(rows: Table, name: str = "cause") -> dict[str, int]:
+    """Return the time of each cause or call."""
+    found: dict[str, int] = {}
+    for value, total_ns in zip(rows[name].tolist(), rows["total_ns"].tolist(), strict=True):
+        found[value] = found.get(value, 0) + total_ns
+    return found
+
+
+def _calls(figures: Figures, cause: str, part: float) -> tuple[tuple[str, int], ...]:
+    """Return the host calls that took most of a cause, scaled to its reported time."""
+    rows = figures.idle_calls
+    if not len(rows):
+        return ()
+    its = rows.take(np.ma.getmaskarray(rows["step"]) & (rows["cause"] == cause))
+    longest = sorted(_sums(its, "call").items(), key=lambda item: (-item[1], item[0]))[:MOST_CALLS]
+    names = shortened([printable(call) for call, _ in longest], LONGEST_NAME, "...")
+    return tuple(
+        (name, round(part * total_ns)) for name, (_, total_ns) in zip(names, longest, strict=True)
+    )
+
+
+def idle_sentence(
+    idle: MeanIdle, *, steps: int, span_ns: int, computing: bool = True
+) -> str | None:
+    """Return how long devices idle and why, None if that is a small share of a step.
+
+    steps: ordinary ones, of which the mean is told if there are several. span_ns: the period of
+    one. computing: whether the profile holds what computes; else idle time is not known, but only
+    when devices wait for data.
+    """
+    if not computing:
+        return _data_sentence(idle, steps, span_ns)
+    total_ns, causes = idle.total_ns, idle.told(span_ns)
+    if not causes:
+        return None
+    head = f"Idle {spell_like(total_ns, total_ns)}"
+    if steps > 1:
+        head += " per step in all"
+    unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
+    if unknown_ns > NEARLY_ALL * total_ns:
+        return f"{head}: the launches that would tell why are not in this profile."
+    told = ", ".join(_cause(idle, cause, cause_ns) for cause, cause_ns in causes)
+    return f"{head}: {told}."
+
+
+def _data_sentence(idle: MeanIdle, steps: int, span_ns: int) -> str | None:
+    waited_ns = dict(idle.causes).get(IdleCause.WAITING_FOR_DATA.value, 0)
+    if waited_ns < LEAST_SHARE * span_ns:
+        return None
+    per = " per step" if steps > 1 else ""
+    return f"Waiting for data: {spell_like(waited_ns, waited_ns)}{per}."
+
+
+def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:
+    """Format a cause with its time, and details in brackets."""
+    total_ns, calls = idle.total_ns, idle.calls.get(cause, ())
+    named = [
+        f"{call} {spell_like(call_ns, total_ns)}"
+        for call, call_ns in calls
+        if call_ns > LEAST_SHARE * cause_ns
+    ]
+    if calls and calls[0][1] > NEARLY_ALL * cause_ns:
+        named = [calls[0][0]]
+    if cause == IdleCause.BETWEEN_TASKS.value:
+        named = [f"at least {spell_short(idle.least_ns)} each"] if idle.least_ns else []
+    more = f" ({', '.join(named)})" if named else ""
+    return f"{spell_like(cause_ns, total_ns)} {IdleCause(cause).words}{more}"
