@@ -89,6 +89,7 @@ class MadeRun:
             [np.arange(steps)] * kept,
             np.arange(FIRST_STEP, FIRST_STEP + steps),
             np.diff(bounds_ns),
+            np.zeros(steps, np.bool_),
             START_NS,
             now_ns - START_NS,
             [0] * kept if classes is None else classes,

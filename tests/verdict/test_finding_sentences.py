@@ -128,7 +128,7 @@ def test_faults(finding: Finding, sentence: str) -> None:
     [
         (
             replace(ALL, kind=FindingKind.SLOW_OPERATOR, took_ns=250 * MS, less_ns=10 * MS),
-            "Compute-bound: MatMul takes 40% of computing, and made 10% faster would make the run "
+            "Compute-bound: MatMul takes 40% of computing; made 10% faster, it would make the run "
             "10% shorter.",
         ),
         (

@@ -15,7 +15,7 @@ from timeline.records.not_given import NO_GRAPH
 WARM_UP = 1.5
 """The first step is warm-up if it takes more than this many times the median of the others."""
 LEAST_ORDINARY = 3
-"""With fewer ordinary steps, all steps with device tasks count."""
+"""With fewer ordinary steps, all steps with device tasks that are not cut count."""
 
 
 def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tuple[Bool, ...]:
@@ -23,8 +23,8 @@ def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tu
 
     A step is ordinary if it has device tasks, and on no rank is a warm-up step (the first of its
     graph) or cut by the edge of the recording or by a window. With fewer than LEAST_ORDINARY such
-    steps, all steps with device tasks are. If no rank has any device task, communication ops are
-    used instead.
+    steps, all that are not cut are, and without any, all with device tasks. If no rank has any
+    device task, communication ops are used instead.
 
     with_first: whether a first step that does not warm up is ordinary. Of two compared runs, one
     may warm up.
@@ -35,11 +35,15 @@ def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tu
     first = [_warms_up(rank) if with_first else rank.recorded.first for rank in ranks]
     cut = [rank.recorded.cut for rank in ranks]
     odd = np.concatenate(first) | np.concatenate(cut) | ~measured
-    step = number_steps(ranks)
-    is_odd = np.zeros(int(step.max()) + 1, np.bool_)
-    is_odd[step[odd & _in_measured_rank(ranks, measured)]] = True
-    plain = measured & ~is_odd[step]
-    chosen = plain if len(distinct(step[plain])) >= LEAST_ORDINARY else measured
+    step, counted = number_steps(ranks), _in_measured_rank(ranks, measured)
+    is_odd, is_cut = np.zeros((2, int(step.max()) + 1), np.bool_)
+    is_odd[step[odd & counted]] = True
+    is_cut[step[np.concatenate(cut) & counted]] = True
+    plain, whole = measured & ~is_odd[step], measured & ~is_cut[step]
+    if len(distinct(step[plain])) >= LEAST_ORDINARY:
+        chosen = plain
+    else:
+        chosen = whole if whole.any() else measured
     return tuple(np.split(chosen, np.cumsum([len(rank.steps) for rank in ranks])[:-1]))
 
 

@@ -20,10 +20,13 @@ from timeline.analysis.gains.findings import (
     find_losses,
 )
 from timeline.analysis.gains.run import gather_run
+from timeline.analysis.idle.call_kinds import names_waiting_for_data
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit, find_culprit
 from timeline.analysis.waits.waiting import Waiting
+from timeline.analysis.work.framework_calls import STEP
 from timeline.columns.group_by import group_by
+from timeline.columns.strings import StringPool
 from timeline.errors import spell_ids
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
@@ -249,7 +252,10 @@ class FindingWords:
     def _longest_call(
         self, finding: Finding, ranks: tuple[int, ...] | None
     ) -> tuple[str, int] | None:
-        """Return the host call that takes most of the critical path where hosts are to blame."""
+        """Return the host call that takes most of the critical path where hosts are to blame.
+
+        Marks of steps are not calls, and where the host is to blame, waiting for data is not.
+        """
         if finding.cause not in (Cause.HOST, Cause.UNKNOWN) or not len(self.path):
             return None
         rows = self.path["kind"] == "host"
@@ -257,14 +263,18 @@ class FindingWords:
             rows &= np.isin(np.ma.filled(self.path["rank"], -1), ranks)
         if finding.steps is not None:
             rows &= np.isin(np.ma.filled(self.path["step"], -1), finding.steps)
-        its = self.path.take(np.flatnonzero(rows))
-        if not len(its):
+        calls = self.path.take(np.flatnonzero(rows))
+        if not len(calls):
             return None
-        names, which = np.unique(its["name"].astype(str), return_inverse=True)
-        groups = group_by(len(its), [which.reshape(-1)])
-        total_ns = groups.sum(np.ma.filled(its["call_ns"], 0))
+        names, which = np.unique(calls["name"].astype(str), return_inverse=True)
+        total_ns = group_by(len(calls), [which.reshape(-1)]).sum(np.ma.filled(calls["call_ns"], 0))
+        strings = StringPool(names.tolist())
+        blameless = np.array([not name or name.startswith(STEP) for name in strings])
+        if finding.cause is Cause.HOST:
+            blameless[names_waiting_for_data(strings)] = True
+        total_ns = np.where(blameless, 0, total_ns)
         at = int(np.argmax(total_ns))
-        return (str(names[at]), int(total_ns[at])) if names[at] and total_ns[at] else None
+        return (str(names[at]), int(total_ns[at])) if total_ns[at] else None
 
     def _gain(self, finding: Finding, *, follows: bool) -> str:
         """Return what mending wins, as the end of a sentence."""
@@ -276,7 +286,7 @@ class FindingWords:
         if finding.kind is FindingKind.EXPOSED_COMMUNICATION and finding.basis is Basis.BOUND:
             return f", the run would be {least}{alone} shorter"
         further = spell_share(finding.further_ns, whole_ns)
-        if not finding.fault:
+        if not finding.fault and finding.kind is not FindingKind.STARVED:
             above = " once those above are fixed" if follows else ""
             would = "would be" if finding.kind is FindingKind.SLOW_HOSTS else "would make the run"
             return f" {would} {least}{further} shorter{above}"
@@ -471,7 +481,7 @@ def _exposed(told: _Told) -> str:
 def _slow_operator(told: _Told) -> str:
     (name,) = shortened([told.finding.name], MOST_CHARACTERS)
     share = spell_share(told.finding.less_ns * FASTER, told.finding.took_ns)
-    return f"Compute-bound: {name} takes {share} of computing, and made 10% faster"
+    return f"Compute-bound: {name} takes {share} of computing; made 10% faster, it"
 
 
 _SENTENCES = {

@@ -286,8 +286,8 @@ class Verdict:
         if not caused_ns or (mean.waiting_ns or 0) < NOTABLE * mean.period_ns:
             return
         first = rows[0]
-        named = None if self.culprit is None else self.culprit.rank
-        if first["rank"] != named and 2 * first["caused_ns"] > caused_ns:
+        named = {rank for one in self.findings.found for rank in one.ranks or ()}
+        if first["rank"] not in named and 2 * first["caused_ns"] > caused_ns:
             share = spell_share(first["caused_ns"], caused_ns)
             yield f"Most of the waiting, {share}, is for rank {first['rank']}."
 

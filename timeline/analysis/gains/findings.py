@@ -19,7 +19,7 @@ import numpy as np
 from timeline.analysis.gains.mends import Mends, Part, split_odd
 from timeline.analysis.gains.replay import Played, RecordedRank, Replay
 from timeline.columns.columns import Bool, Codes, Int64, Rows
-from timeline.columns.distinct import rows_by_value
+from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID
 
@@ -40,6 +40,8 @@ FAR_MORE = 5
 """A lever comes first if it gains more than this many times the gain of the largest fault."""
 FASTER = 10
 """The largest operator is assumed to become faster by one part in this many."""
+LEAST_PART = 0.1
+"""Minimum share of a mend for a kind of parts to count in how long the mended parts took."""
 MAIN = 2 / 3
 """Minimum share of a mend that one cause must account for to be named as its cause."""
 
@@ -130,22 +132,30 @@ class Findings:
 class Run:
     """A recorded run to search for losses.
 
-    step_times_ns: (steps,) duration of each step. recording_ns: duration of the run. classes:
-    (ranks,) a number shared by ranks that do the same work. stages: (ranks,) pipeline stage of each
-    rank, NO_ID for none. is_whole: whether all members of all groups are recorded. has_gaps:
-    whether steps between those of the run are left out.
+    step_times_ns: (steps,) duration of each step. is_cut: (steps,) whether the edge of the
+    recording or a window cuts through it. recording_ns: duration of the run. classes: (ranks,) a
+    number shared by ranks that do the same work. stages: (ranks,) pipeline stage of each rank,
+    NO_ID for none. is_whole: whether all members of all groups are recorded. has_gaps: whether
+    steps between those of the run are left out.
     """
 
     ranks: Sequence[RecordedRank]
     steps: Sequence[Int64]
     step_numbers: Int64
     step_times_ns: Int64
+    is_cut: Bool
     start_ns: int
     recording_ns: int
     classes: Sequence[int]
     stages: Sequence[int]
     is_whole: bool
     has_gaps: bool = False
+
+    @property
+    def is_linked(self) -> bool:
+        """Return whether several ranks are recorded to take part in the same communication op."""
+        ops = np.concatenate([distinct(rank.ops.op) for rank in self.ranks])
+        return len(distinct(ops)) < len(ops)
 
 
 @dataclass(frozen=True)
@@ -173,6 +183,11 @@ class _Candidate:
             return both_ns
         both_ns[self.rows] = np.maximum(both_ns[self.rows], self.less_ns)
         return both_ns
+
+    @property
+    def is_alone(self) -> bool:
+        """Return whether the candidate is a rank whose links to the other ranks are not known."""
+        return self.fault and self.basis is Basis.BOUND
 
     @property
     def narrowness(self) -> tuple[float, float, int]:
@@ -222,22 +237,28 @@ class _Search:
         self._run, self._replay, self._mends = run, replay, mends
 
     def findings(self) -> list[Finding]:
-        """Return faults, then levers; a lever that gains far more comes first."""
+        """Return faults, then levers; a lever that gains far more comes first.
+
+        Not waits for data that always take as long: that may be the price of handing them over.
+        """
         faults, mended_ns = self._losses(list(_faults(self._run, self._mends)))
         levers = self._gains_of_levers(mended_ns)
         most_ns = FAR_MORE * max((one.gain_ns for one in faults), default=0)
-        if levers and levers[0].basis is Basis.REPLAY and levers[0].gain_ns > most_ns:
+        is_sure = [
+            one.basis is Basis.REPLAY and one.kind is not FindingKind.STARVED for one in levers
+        ]
+        if any(is_sure[:1]) and levers[0].gain_ns > most_ns:
             return [*levers, *faults]
         return [*faults, *levers]
 
     def _gains_of_levers(self, mended_ns: Int64) -> list[Finding]:
         """Return the levers with notable gains, the largest further gain first."""
-        unchanged, levers = self._replay.unchanged, list[Finding]()
-        now = self._replay.play(self._mends.sooner_ns(mended_ns)) if mended_ns.any() else unchanged
+        levers, nothing_ns = list[Finding](), np.zeros_like(mended_ns)
         for lever in _levers(self._mends, is_whole=self._run.is_whole):
             alone, further = (
-                before.total_ns - self._play_lever(lever, lever.on_top_of(less_ns)).total_ns
-                for before, less_ns in ((unchanged, np.zeros_like(mended_ns)), (now, mended_ns))
+                self._play_lever(lever, less_ns, pulled=False).total_ns
+                - self._play_lever(lever, lever.on_top_of(less_ns), pulled=True).total_ns
+                for less_ns in (nothing_ns, mended_ns)
             )
             # What it wins alone may be the loss that a fault above it explains.
             if further >= NOTABLE * self._run.recording_ns:
@@ -251,10 +272,14 @@ class _Search:
             return [*others, *unsure]
         return levers
 
-    def _play_lever(self, lever: _Candidate, less_ns: Int64) -> Played:
-        """Play the run with a lever; for a bound, ranks that are not recorded arrive in time."""
+    def _play_lever(self, lever: _Candidate, less_ns: Int64, *, pulled: bool) -> Played:
+        """Play the run with a lever pulled or not; less_ns: how much less time the parts take.
+
+        Ranks that are not recorded arrive as much sooner as those that are. Where the lever is
+        communication, waiting for them is part of what it wins.
+        """
         sooner_ns = self._mends.sooner_ns(less_ns)
-        if lever.basis is Basis.BOUND:
+        if pulled or lever.kind is not FindingKind.EXPOSED_COMMUNICATION:
             sooner_ns[1][self._replay.pinned] += self._run.recording_ns
         return self._replay.play(sooner_ns)
 
@@ -270,18 +295,29 @@ class _Search:
             candidate, further_ns, played = best
             nothing_ns = np.zeros_like(mended_ns)
             alone = self._replay.play(self._mends.sooner_ns(candidate.on_top_of(nothing_ns)))
-            gain_ns = self._replay.unchanged.total_ns - alone.total_ns
+            gain_ns = self._won_ns(candidate, self._replay.unchanged, alone)
             findings.append(self._finding(candidate, gain_ns, further_ns))
             mended_ns = candidate.on_top_of(mended_ns)
             now = played
         return findings, mended_ns
+
+    def _won_ns(self, candidate: _Candidate, before: Played, after: Played) -> int:
+        """Return how much sooner the run ends, or the rank whose links to others are not known."""
+        if not candidate.is_alone:
+            return before.total_ns - after.total_ns
+        (rank,) = candidate.ranks or ()
+        items = slice(self._replay.first_item[rank], self._replay.first_item[rank + 1])
+        nodes = self._replay.item_end[items]
+        return int(before.times_ns[nodes].max() - after.times_ns[nodes].max())
 
     def _finding(self, candidate: _Candidate, gain_ns: int, further_ns: int) -> Finding:
         """Return the finding of a candidate with these gains."""
         parts, rows, less_ns = self._mends.parts, candidate.rows, candidate.less_ns
         by_rank = np.bincount(parts.rank[rows], less_ns)
         most = int(np.argmax(by_rank))
-        is_most = parts.rank[rows] == most
+        of_part = np.bincount(parts.part[rows], less_ns * (parts.rank[rows] == most))
+        is_main = of_part >= LEAST_PART * of_part.sum()
+        is_most = (parts.rank[rows] == most) & is_main[parts.part[rows]]
         longest, longest_less_ns = rows[is_most], less_ns[is_most]
         alike = np.isin(parts.part, np.unique(parts.part[longest])) & (parts.rank == most)
         if candidate.steps is not None:
@@ -333,7 +369,8 @@ class _Search:
         promising = []
         for candidate in candidates:
             more_ns = np.maximum(candidate.less_ns - mended_ns[candidate.rows], 0)
-            bound_ns = int(more_ns[is_on_path[candidate.rows]].sum())
+            counts = candidate.is_alone | is_on_path[candidate.rows]
+            bound_ns = int(more_ns[counts].sum())
             if bound_ns >= least_ns:
                 promising.append((bound_ns, candidate))
         promising.sort(key=lambda one: (-one[0], one[1].narrowness))
@@ -343,7 +380,7 @@ class _Search:
             if bound_ns < ALIKE * most_ns:
                 break
             played = self._replay.play(self._mends.sooner_ns(candidate.on_top_of(mended_ns)))
-            won_ns = now.total_ns - played.total_ns
+            won_ns = self._won_ns(candidate, now, played)
             most_ns = max(most_ns, won_ns)
             tried.append((won_ns, candidate, played))
         alike = [one for one in tried if one[0] >= ALIKE * most_ns]
@@ -380,7 +417,8 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
         yield from _of_stages(run, mends)
     yield from _of_absent(mends)
     yield from _of_links(run, mends)
-    odd_steps = split_odd(run.step_times_ns, in_order=True)
+    odd_steps = np.zeros(steps, np.bool_)
+    odd_steps[~run.is_cut] = split_odd(run.step_times_ns[~run.is_cut], in_order=True)
     if odd_steps.any():
         odd = np.append(odd_steps, False)[parts.step]
         yield from _of_steps(run, mends, odd, tuple(run.step_numbers[odd_steps].tolist()))
@@ -409,14 +447,18 @@ def _slower_ranks(run: Run, mends: Mends, less_ns: Int64) -> Iterator[tuple[int,
 
 
 def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
-    """Yield candidates for one rank that is slower than its peers, in all steps and in odd ones."""
+    """Yield candidates for one rank that is slower than its peers, in all steps and in odd ones.
+
+    If nothing links the ranks, all may wait for it or none: its own time is a bound of the gain.
+    """
     step = mends.parts.step
+    basis = Basis.REPLAY if run.is_linked else Basis.BOUND
     for cause, mask in _masks(mends.parts.part):
         less_ns = np.where(mask, mends.peers_ns, 0)
         kind = FindingKind.STARVED if cause is Cause.INPUT else FindingKind.SLOW_RANK
         for rank, rows in _slower_ranks(run, mends, less_ns):
             rank_ns = less_ns[rows]
-            yield from _candidates(kind, (rank,), None, cause, rank_ns, rows.start)
+            yield from _candidates(kind, (rank,), None, cause, rank_ns, rows.start, basis=basis)
             if not len(run.step_numbers):
                 continue
             by_step = np.zeros(len(run.step_numbers) + 1, np.int64)
@@ -424,7 +466,9 @@ def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
             odd = split_odd(by_step[:-1], in_order=True)
             numbers = tuple(run.step_numbers[odd].tolist())
             in_odd_ns = np.where(np.append(odd, False)[step[rows]], rank_ns, 0)
-            yield from _candidates(kind, (rank,), numbers, cause, in_odd_ns, rows.start)
+            yield from _candidates(
+                kind, (rank,), numbers, cause, in_odd_ns, rows.start, basis=basis
+            )
 
 
 def _of_steps(run: Run, mends: Mends, odd: Bool, numbers: tuple[int, ...]) -> Iterator[_Candidate]:
@@ -515,8 +559,8 @@ def _of_links(run: Run, mends: Mends) -> Iterator[_Candidate]:
 def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
     """Yield candidates that would make a run without faults faster.
 
-    If members are not recorded, part of the apparent transfer time is waiting, so the gain is a
-    bound.
+    If members are not recorded, part of the apparent transfer time is waiting, and they may have
+    their data in time: those gains are bounds.
     """
     parts = mends.parts
     exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
@@ -530,6 +574,9 @@ def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
         less_ns = np.where(is_it, parts.time_ns // FASTER, 0)
         kind, cause = FindingKind.SLOW_OPERATOR, Cause.COMPUTING
         yield from _candidates(kind, None, None, cause, less_ns, fault=False)
+    data_ns = np.where(parts.part == Part.INPUT, parts.time_ns, 0)
+    kind, cause = FindingKind.STARVED, Cause.INPUT
+    yield from _candidates(kind, None, None, cause, data_ns, basis=basis, fault=False)
     # The time between tasks with unknown launches may have any cause.
     hosts_ns = np.where((parts.part == Part.HOST) & parts.on_host, parts.time_ns, 0)
     kind, cause = FindingKind.SLOW_HOSTS, Cause.HOST

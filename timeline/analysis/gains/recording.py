@@ -40,6 +40,10 @@ LONG_NS = 200_000
 """
 ALL_OF = 0.9
 """Share of an interval that must be busy to count as all of it."""
+COARSEST_NS = 1_000
+"""Coarsest unit to which profilers round the starts of tasks."""
+DOUBLE_NS = 300
+"""Error of microseconds since 1970 in a double, which holds quarters, written with one decimal."""
 
 
 class DeviceWork(Spans):
@@ -115,6 +119,7 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
     items = ordered_items(records)
     if not 0 < len(items) <= most:
         return Recording(items=len(items))
+    items = _apart(items)
     strings = StringPool()
     step = _steps_of_items(items, membership)
     names = strings.translate(items.name, records.strings)
@@ -133,6 +138,21 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
         np.full(len(items), NO_ID, np.int32),
     )
     return Recording(tuple(strings), work, points, len(items))
+
+
+def _apart(items: DeviceItems) -> DeviceItems:
+    """Return items that end before what follows them starts, where starts are rounded.
+
+    Profilers that write microseconds round them to one, or to the quarter that a double holds, but
+    not durations: an item then seems to end after the start of the next one, and after the end of
+    the call that waited for it, by up to the unit. Each is shortened by it.
+    """
+    unit_ns = int(np.gcd.reduce(np.diff(items.start_ns)))
+    if not 1 < unit_ns <= COARSEST_NS:
+        return items
+    if unit_ns in (50, 100, 250):
+        unit_ns = DOUBLE_NS
+    return replace(items, end_ns=np.maximum(items.start_ns, items.end_ns - unit_ns))
 
 
 def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:
@@ -181,7 +201,7 @@ def _host_points(
         ),
         *(
             _Points(
-                times_ns[marks],
+                _after_waits(times_ns[marks], host.end_ns[calls]),
                 np.full(len(marks), NO_NAME, np.int32),
                 np.full(len(marks), NO_ID),
                 waits=False,
@@ -214,6 +234,16 @@ def _host_points(
         guessed,
     )
     return points, launch
+
+
+def _after_waits(times_ns: Int64, waits_end_ns: Int64) -> Int64:
+    """Return the edges of step marks, those just before the end of a wait moved to it.
+
+    A step ends after its last wait, but rounded times may say the opposite.
+    """
+    ends_ns = np.append(np.sort(waits_end_ns), np.iinfo(np.int64).max)
+    next_ns = ends_ns[np.searchsorted(ends_ns, times_ns)]
+    return np.where(next_ns - times_ns <= COARSEST_NS, next_ns, times_ns)
 
 
 def _innermost_waits(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:

@@ -173,7 +173,10 @@ class _Net:
         item = 1 + np.arange(len(work))
         point = 1 + len(work) + np.arange(len(host))
         op_end = 1 + len(work) + len(host) + np.arange(len(ops.rows))
-        gated = np.flatnonzero((work.also != NO_ID) & (work.before != NO_ID))
+        items_of, points_of = np.diff(run.first_item), np.diff(run.first_point)
+        first_of_rank = np.repeat(run.first_item[:-1], items_of)
+        has_ended = np.append(end_ns, _NEVER)[work.also + first_of_rank] <= start_ns
+        gated = np.flatnonzero((work.also != NO_ID) & (work.before != NO_ID) & has_ended)
         gate = 1 + len(work) + len(host) + len(ops.rows) + np.arange(len(gated))
         item_end = item.copy()
         item_end[ops.rows] = op_end
@@ -182,8 +185,6 @@ class _Net:
         length_ns = np.where(is_op, 0, end_ns - start_ns)
         # An op that does not end before its arrivals sorts after all arrivals at the same time.
         op_last_ns = np.where(ops.joint, ops.came_ns, start_ns[ops.rows])
-        items_of, points_of = np.diff(run.first_item), np.diff(run.first_point)
-        first_of_rank = np.repeat(run.first_item[:-1], items_of)
         needs_of_gate = (rows[gated] + first_of_rank[gated] for rows in (work.before, work.also))
         before, also = needs_of_gate
         gate_ns = np.maximum(end_ns[before], end_ns[also])

@@ -17,7 +17,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import OpArrivals, Waiting, op_arrivals
-from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.group_by import count_turns, group_by, rows_before
 from timeline.columns.intervals import covered_between
 from timeline.columns.strings import StringPool
@@ -48,12 +48,14 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         return None
     start_ns = min(int(work.start_ns.min()) for work in works)
     end_ns = max(int(work.end_ns.max()) for work in works)
-    numbers, steps, bounds_ns, has_gaps = _steps(facts)
+    numbers, steps, bounds_ns, is_cut, has_gaps = _steps(facts)
     if len(bounds_ns):
         start_ns, end_ns = min(start_ns, int(bounds_ns[0])), max(end_ns, int(bounds_ns[-1]))
     hosts = [rank.recording.points for rank in ranks if len(rank.recording.points)]
     start_ns = min([start_ns, *(int(points.time_ns[0]) for points in hosts)])
-    if not len(numbers):
+    if len(numbers):
+        ranks, steps = _with_steps_of_others(ranks, steps, bounds_ns)
+    else:
         ranks, steps = _in_sections(ranks)
     ranks = _with_likely_waits(_with_known_order(ranks, steps), steps)
     return Run(
@@ -61,6 +63,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         steps,
         numbers,
         np.diff(bounds_ns),
+        is_cut,
         start_ns,
         end_ns - start_ns,
         _work_classes([rank.recording for rank in ranks]),
@@ -156,16 +159,18 @@ def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
     return least_ns
 
 
-def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64, bool]:
-    """Return the numbers of all steps in order of time, places, bounds, and whether there are gaps.
+def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64, Bool, bool]:
+    """Return all steps in order of time: numbers, places, bounds, which are cut, whether gaps lie.
 
     The places are those of each rank's steps among all. The bounds are the start of the first step,
-    then the latest end of each step over all ranks. A gap lies before a step that begins later.
+    then the latest end of each step over all ranks. A step is cut if it is on any rank. A gap lies
+    before a step that begins later than the bound.
     """
     sizes = [len(rank.steps) for rank in facts]
     iteration = np.concatenate([rank.steps.iteration for rank in facts])
     if not len(iteration):
-        return iteration, [np.zeros(0, np.int64) for _ in facts], np.zeros(0, np.int64), False
+        none = np.zeros(0, np.int64)
+        return iteration, [none for _ in facts], none, np.zeros(0, np.bool_), False
     group = number_steps(facts)
     starts_ns = np.concatenate([rank.recorded.begin_ns for rank in facts])
     ends_ns = np.concatenate([rank.recorded.end_ns for rank in facts])
@@ -177,7 +182,38 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64, bool]
     bounds_ns = np.maximum.accumulate(np.append(starts_ns.min(), last_ns[order]))
     steps = np.split(place[groups.group], np.cumsum(sizes)[:-1])
     has_gaps = bool((groups.least(starts_ns)[order][1:] > bounds_ns[1:-1]).any())
-    return iteration[groups.first[order]], steps, bounds_ns, has_gaps
+    cut = np.concatenate([rank.recorded.cut for rank in facts])
+    is_cut = groups.sum(cut.astype(np.int64))[order] > 0
+    return iteration[groups.first[order]], steps, bounds_ns, is_cut, has_gaps
+
+
+def _with_steps_of_others(
+    ranks: Sequence[RecordedRank], steps: Sequence[Int64], bounds_ns: Int64
+) -> tuple[list[RecordedRank], list[Int64]]:
+    """Give ranks whose profiles mark no steps those of the others, by time.
+
+    A launch belongs to the step of what it launches.
+    """
+    marked, places = list[RecordedRank](), list[Int64]()
+    every = np.append(np.arange(len(bounds_ns) - 1), NO_ID).astype(np.int32)
+
+    def steps_at(times_ns: Int64) -> Codes:
+        return every[np.searchsorted(bounds_ns[1:], times_ns, side="right")]
+
+    for rank, own in zip(ranks, steps, strict=True):
+        if len(own):
+            marked.append(rank)
+            places.append(own)
+            continue
+        work, points = rank.recording.work, rank.recording.points
+        of_work, of_points = steps_at(work.start_ns), steps_at(points.time_ns)
+        launches = np.flatnonzero(work.launch != NO_ID)
+        of_points[work.launch[launches]] = of_work[launches]
+        work, points = replace(work, step=of_work), replace(points, step=of_points)
+        recording = replace(rank.recording, work=work, points=points)
+        marked.append(replace(rank, recording=recording))
+        places.append(np.arange(len(every) - 1, dtype=np.int64))
+    return marked, places
 
 
 def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[Int64]]:

@@ -237,7 +237,8 @@ def _launch_flows(run: Run, rank: RankRun, dialect: Dialect) -> Iterator[Event]:
             targets[one.connection_id] = place
     for call in rank.framework_calls:
         for connection_id in call.launches:
-            target = targets[connection_id]
+            if (target := targets.get(connection_id)) is None:  # its record is lost
+                continue
             flow_id = run.wall_ns(target[2])
             source = (rank.os_pid, call.thread, call.start_ns)
             yield _flow(run, "s", "torch_to_npu", "async_npu", flow_id, source)
