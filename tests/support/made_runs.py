@@ -111,6 +111,7 @@ class MadeRun:
                 "end_ns": [span[1] for span in spans],
                 "kind": np.where(is_op, PathKind.TRANSFER, PathKind.COMPUTING),
                 "name": np.where(is_op, 3, 4 + np.arange(count) % (tasks + 1)),
+                "type": np.where(is_op, 0, 4 + np.arange(count) % (tasks + 1)),
                 "collective": np.where(is_op, np.cumsum(is_op) - 1, NO_ID),
                 "before": np.arange(count) - 1,
                 "stream_before": np.arange(count) - 1,

@@ -322,7 +322,9 @@ class _Search:
         alike = np.isin(parts.part, np.unique(parts.part[longest])) & (parts.rank == most)
         if candidate.steps is not None:
             alike &= np.isin(parts.step, np.unique(parts.step[longest]))
-        names = np.bincount(parts.name[longest], longest_less_ns)
+        is_operator = candidate.kind is FindingKind.SLOW_OPERATOR
+        name = parts.type if is_operator else parts.name
+        names = np.bincount(name[longest], longest_less_ns)
         return Finding(
             candidate.kind,
             candidate.ranks,
@@ -567,10 +569,10 @@ def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
     kind, cause = FindingKind.EXPOSED_COMMUNICATION, Cause.COMMUNICATION
     basis = Basis.REPLAY if is_whole else Basis.BOUND
     yield from _candidates(kind, None, None, cause, exposed_ns, basis=basis, fault=False)
-    computing = np.flatnonzero((parts.part == Part.COMPUTING) & (parts.name != NO_NAME))
+    computing = np.flatnonzero((parts.part == Part.COMPUTING) & (parts.type != NO_NAME))
     if len(computing):
-        by_name = np.bincount(parts.name[computing], parts.time_ns[computing])
-        is_it = (parts.part == Part.COMPUTING) & (parts.name == int(np.argmax(by_name)))
+        by_type = np.bincount(parts.type[computing], parts.time_ns[computing])
+        is_it = (parts.part == Part.COMPUTING) & (parts.type == int(np.argmax(by_type)))
         less_ns = np.where(is_it, parts.time_ns // FASTER, 0)
         kind, cause = FindingKind.SLOW_OPERATOR, Cause.COMPUTING
         yield from _candidates(kind, None, None, cause, less_ns, fault=False)

@@ -18,7 +18,7 @@ from timeline.analysis.gains.replay import RecordedRank, Replay
 from timeline.analysis.path.critical_path import PathKind
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import count_turns, group_by
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
 
 NO_LIKE = -1
@@ -60,7 +60,8 @@ class Parts(ColumnTable):
     step: place of the step, the same on all ranks, NO_ID for none. name: code in the strings shared
     by all ranks. turn: how often the rank did the same before in the step. time_ns: duration. like,
     group, exposed_ns: for a transfer, code of what the op does, its communicator, and the time in
-    which nothing computed; for an absence, group is the absent rank. on_host: whether the part lies
+    which nothing computed; for an absence, group is the absent rank. type: code of the operator
+    type of a compute task, NO_NAME for others. on_host: whether the part lies
     between points of the host.
     """
 
@@ -74,6 +75,7 @@ class Parts(ColumnTable):
     like: Int64 = column(np.int64, NO_ID)
     group: Int64 = column(np.int64, NO_ID)
     exposed_ns: Int64 = column(np.int64, 0)
+    type: Codes = column(np.int32, NO_NAME)
     on_host: Bool = column(np.bool_, 0)
 
 
@@ -249,7 +251,7 @@ def _device_parts(
     items = slice(int(run.first_item[at]), int(run.first_item[at + 1]))
     begins, ends = run.item_start[items], run.item_end[items]
 
-    def parts(part: Part, nodes: Rows, rows: Rows, time_ns: Int64, **more: Int64) -> Parts:
+    def parts(part: Part, nodes: Rows, rows: Rows, time_ns: Int64, **more: Int64 | Codes) -> Parts:
         step, name = number[work.step[rows]], codes[work.name[rows]]
         return _parts_of_kind(part, at, nodes[rows], step, name, time_ns, **more)
 
@@ -257,7 +259,8 @@ def _device_parts(
     computes = work.kind == PathKind.COMPUTING
     for part, is_it in ((Part.COMPUTING, computes), (Part.COPYING, ~computes)):
         rows = np.flatnonzero(is_it & ~is_op)
-        yield parts(part, ends, rows, work.end_ns[rows] - work.start_ns[rows])
+        time_ns = work.end_ns[rows] - work.start_ns[rows]
+        yield parts(part, ends, rows, time_ns, type=codes[work.type[rows]])
     lags, lag_ns = _lags(work)
     yield parts(Part.HOST, begins, lags, lag_ns)
     rows = np.flatnonzero(is_op)
@@ -300,7 +303,13 @@ def _host_parts(
 
 
 def _parts_of_kind(
-    part: Part, at: int, node: Rows, step: Int64, name: Codes, time_ns: Int64, **more: Int64 | Bool
+    part: Part,
+    at: int,
+    node: Rows,
+    step: Int64,
+    name: Codes,
+    time_ns: Int64,
+    **more: Int64 | Codes | Bool,
 ) -> Parts:
     """Return parts of one kind of the rank at a position, with more columns in `more`."""
     columns = {"node": node, "step": step, "name": name, "time_ns": time_ns, **more}

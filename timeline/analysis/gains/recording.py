@@ -20,6 +20,7 @@ from timeline.analysis.path.rank_path import (
     waits_for_device,
 )
 from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.analysis.work.operators import TaskTypes
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import rows_before
 from timeline.columns.intervals import covered_between, covered_until, union
@@ -54,7 +55,8 @@ class DeviceWork(Spans):
     device, always an earlier one, NO_ID for none. stream_before: row before it on its stream;
     differs from `before` if the item seems to wait for another stream. also: another row that must
     have ended, NO_ID for none. launch: row of the host point that launched it, NO_ID if that is not
-    recorded. step: row of its step, NO_STEP for none.
+    recorded. step: row of its step, NO_STEP for none. type: operator type of a compute task, code
+    in the strings, else NO_NAME.
     """
 
     kind: Codes = column(np.int32)
@@ -65,6 +67,7 @@ class DeviceWork(Spans):
     launch: Codes = column(np.int32, NO_ID)
     step: Codes = column(np.int32, NO_STEP)
     also: Codes = column(np.int32, NO_ID)
+    type: Codes = column(np.int32, NO_NAME)
 
 
 class HostPoints(ColumnTable):
@@ -136,6 +139,7 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
         launch,
         step,
         np.full(len(items), NO_ID, np.int32),
+        _operator_types(records, items, strings),
     )
     return Recording(tuple(strings), work, points, len(items))
 
@@ -160,6 +164,15 @@ def _steps_of_items(items: DeviceItems, membership: Membership) -> Codes:
     step[items.is_op] = membership.ops[items.row[items.is_op]]
     step[~items.is_op] = membership.tasks[items.row[~items.is_op]]
     return step
+
+
+def _operator_types(records: Records, items: DeviceItems, strings: StringPool) -> Codes:
+    types = np.full(len(items), NO_NAME, np.int32)
+    tasks = np.flatnonzero(~items.is_op)
+    computing = tasks[records.tasks.compute[items.row[tasks]]]
+    rows = items.row[computing].astype(np.intp)
+    types[computing], _ = TaskTypes.of(records, strings).at(records.tasks, rows)
+    return types
 
 
 @dataclass(frozen=True)
