@@ -30,7 +30,7 @@ def test_words_and_labels_are_one() -> None:
 def test_the_largest_causes_are_told(times_ns: dict[IdleCause, int]) -> None:
     """At most four, each no small share of all, in order; unless launches are hardly recorded."""
     found = idle(times_ns)
-    told = found.told(found.total_ns)
+    told = found.largest(found.total_ns)
     assert 1 <= len(told) <= MOST_CAUSES
     assert [time_ns for _, time_ns in told] == sorted(times_ns.values(), reverse=True)[: len(told)]
     assert all(time_ns >= LEAST_SHARE * found.total_ns for _, time_ns in told)
@@ -46,7 +46,7 @@ def test_the_largest_causes_are_told(times_ns: dict[IdleCause, int]) -> None:
 def test_devices_that_hardly_idle() -> None:
     """Nothing is said of a small share of a step."""
     found = idle({IdleCause.QUEUED: MS})
-    assert found.told(100 * MS) == ()
+    assert found.largest(100 * MS) == ()
     assert idle_sentence(found, steps=3, span_ns=100 * MS) is None
 
 

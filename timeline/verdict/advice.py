@@ -50,7 +50,7 @@ class Advice:
     is compared with that, both in unit: ns, GB/s, flop/s, flop, batches; None of a share. share:
     what is compared with the threshold: a share of a whole, or the distance from the mean as a
     share of that; where it is None, the value is. severity: how many times the threshold it is,
-    which decides what is told first.
+    which decides what comes first.
     """
 
     about: str
@@ -79,12 +79,12 @@ def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator
 
     rank: where several ranks share a subject, the one to report.
     """
-    told: dict[str, Advice] = {}
+    worst: dict[str, Advice] = {}
     for one in worst_first(advice):
-        before = told.setdefault(one.about, one)
+        before = worst.setdefault(one.about, one)
         if one.rank == rank != before.rank:
-            told[one.about] = one
-    yield from told.values()
+            worst[one.about] = one
+    yield from worst.values()
 
 
 def worst_first(advice: Iterable[Advice]) -> list[Advice]:
@@ -133,7 +133,7 @@ def data_advice(
     for row in rows:
         rank = row["rank"]
         host, device = (counts.get((rank, queue)) for queue in ("host", "device"))
-        # Where no queue tells, the pipeline may limit; where the queue is filled it does not.
+        # If no queue is recorded, the pipeline may limit; if the queue is full, it does not.
         severity = 1.0 if row["bottleneck"] is None else NEVER_TOLD
         if row["bottleneck"] == Bottleneck.PROCESSING.value and host is not None:
             severity = row["empty_share"] / OFTEN_EMPTY
@@ -276,9 +276,9 @@ def _intervals(step_trace: Table) -> Iterator[Advice]:
 NOTABLE_SIZE = 0.01
 """A link that moved a smaller share of what the busiest one did says nothing of its speed."""
 FROM_MEAN = 0.2
-"""Of ranks, stages and links further from the mean of their kind the furthest is told."""
+"""Minimum distance from the mean of their kind, as a share of it, of ranks, stages and links."""
 COMMUNICATING = 0.1
-"""A larger share of computing and communication is told."""
+"""Minimum share of computing and communication that communication alone takes."""
 _PIPELINE = "pipeline-parallel"
 
 
@@ -421,7 +421,7 @@ def _slow_link(kind: str, row: Row, share: float, mean: float) -> Advice:
         threshold=FROM_MEAN,
         text=f"The {named} {ends} of rank {row['rank']}{inside} moves "
         f"{spell_rate(row['bandwidth_gb_s'])}, {share:.0%} below the mean of {named}s.",
-        # Of links between known ranks the verdict tells what they cost.
+        # What links between known ranks cost, findings say.
         severity=share / FROM_MEAN if in_group else 0.0,
     )
 

@@ -69,7 +69,7 @@ class Figures:
     (computing, not overlapped and free together), computing_ns, communication_ns,
     not_overlapped_ns, free_ns; of free copies_ns, idle_ns and outside_ns, of which before_ns lies
     before the first computing or communication. step_ns, copies_ns and the last two are masked
-    where nothing tells them."""
+    where not known."""
     steps: Table
     """A row per rank, graph and step: start_ns and end_ns as marked; period_ns, from the end of the
     step before to its own (see `step_periods`), which is before_ns (before its first kernel),
@@ -94,7 +94,7 @@ class Figures:
     caused_ns (what others that are read waited for it), and slowest_ns (the longest that it kept
     one waiting); unknown and unnamed (collectives of which it is not known who came last, as not
     all members are read, or HCCL tasks have neither names nor ranks), and what they took. What
-    tells of waiting is masked where nothing is known of any of its collectives."""
+    is about waiting is masked where none of its collectives is known."""
     collectives: Table
     """A row per rank, kind and group of collectives: count, size_bytes (what the rank puts in),
     moved_bytes (what it sends over links, as the profiler sums it up), total_ns, waited_ns,

@@ -108,7 +108,7 @@ class ReportedFindings:
         period_ns = starved.period_ns
         waited, whole = spell_like(starved.data_ns, period_ns), spell_like(period_ns, period_ns)
         every = f"every {whole}" if starved.of_steps else whole
-        made = ReportedFinding(
+        finding = ReportedFinding(
             FindingKind.STARVED,
             (starved.rank,),
             None,
@@ -123,9 +123,9 @@ class ReportedFindings:
             f"Input-bound: rank {starved.rank} waits {waited} of {every} for data: at most "
             f"{spell_share(starved.share, 1)} to win.",
         )
-        larger = [one for one in self.found if one.fault and one.gain_share >= made.gain_share]
+        larger = [one for one in self.found if one.fault and one.gain_share >= finding.gain_share]
         rest = [one for one in self.found if one not in larger]
-        return replace(self, found=(*larger, made, *rest))
+        return replace(self, found=(*larger, finding, *rest))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the gains stand on, under the names of the report."""
@@ -161,10 +161,10 @@ def report_findings(
         are_left_out = any(rank.recorded.tasks.any() for rank in facts)
         return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
     losses = find_losses(run)
-    told = FindingWords([rank.rank for rank in facts], losses, path, computing, on_disk)
+    words = FindingWords([rank.rank for rank in facts], losses, path, computing, on_disk)
     reported = ReportedFindings(
         tuple(
-            told.report(finding, follows=any(one.fault for one in losses.found[:place]))
+            words.report(finding, follows=any(one.fault for one in losses.found[:place]))
             for place, finding in enumerate(losses.found)
         ),
         losses.recording_ns,
@@ -197,7 +197,7 @@ class FindingWords:
             cause = Cause.FREQUENCY
         if cause is Cause.HOST and _ALLOCATES.search(evidence.get("call", "")):
             cause = Cause.MEMORY
-        what = _SENTENCES[finding.kind](_Told(finding, ranks, evidence, self))
+        what = _SENTENCES[finding.kind](_Phrases(finding, ranks, evidence, self))
         return ReportedFinding(
             finding.kind,
             ranks,
@@ -224,30 +224,30 @@ class FindingWords:
         """Return the names and numbers that a sentence uses."""
         losses = self.losses
         steps = len(losses.step_numbers) if finding.steps is None else len(finding.steps)
-        found = dict[str, Any](
+        evidence = dict[str, Any](
             took_ns=finding.took_ns, less_ns=finding.less_ns, steps=steps, name=finding.name
         )
         if finding.absent is not None:
-            found["profiled"] = finding.absent in self.on_disk
+            evidence["profiled"] = finding.absent in self.on_disk
         if finding.ranks is not None and len(finding.ranks) == 1:
             own = losses.classes[finding.ranks[0]]
-            found["peers"] = losses.classes.count(own) - 1
+            evidence["peers"] = losses.classes.count(own) - 1
         if finding.steps is not None:
             times = dict(zip(losses.step_numbers, losses.step_times_ns, strict=True))
             others = [ns for step, ns in times.items() if step not in finding.steps]
             if others:
-                found["step_ns"] = round(median(times[step] for step in finding.steps))
-                found["other_step_ns"] = round(median(others))
+                evidence["step_ns"] = round(median(times[step] for step in finding.steps))
+                evidence["other_step_ns"] = round(median(others))
         if call := self._longest_call(finding, ranks):
-            found["call"], found["call_ns"] = call
+            evidence["call"], evidence["call_ns"] = call
         if finding.cause is Cause.COMPUTING and ranks is not None and len(ranks) == 1:
             rows = [row for row in self.computing.to_dicts() if row["rank"] == ranks[0]]
             if rows and rows[0]["cause"] is not None:
-                found["computing_cause"] = rows[0]["cause"]
-                found["frequency_mhz"] = rows[0]["frequency_mhz"]
-                found["peer_frequency_mhz"] = rows[0]["peer_frequency_mhz"]
-                found["operator"] = rows[0]["type"]
-        return found
+                evidence["computing_cause"] = rows[0]["cause"]
+                evidence["frequency_mhz"] = rows[0]["frequency_mhz"]
+                evidence["peer_frequency_mhz"] = rows[0]["peer_frequency_mhz"]
+                evidence["operator"] = rows[0]["type"]
+        return evidence
 
     def _longest_call(
         self, finding: Finding, ranks: tuple[int, ...] | None
@@ -298,8 +298,8 @@ class FindingWords:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """One finding, as sentences need it."""
+class _Phrases:
+    """The phrases of which the sentence on one finding is made."""
 
     finding: Finding
     ranks: tuple[int, ...] | None
@@ -391,33 +391,33 @@ class _Told:
         return f" in {shortened([call], MOST_CHARACTERS)[0]}" if call else ""
 
 
-def _slow_rank(told: _Told) -> str:
-    evidence = told.evidence
-    if told.finding.absent is not None:
-        return f"{told.rank} comes late to collectives, {told.per_step}"
-    if told.finding.cause is Cause.COMPUTING:
+def _slow_rank(phrases: _Phrases) -> str:
+    evidence = phrases.evidence
+    if phrases.finding.absent is not None:
+        return f"{phrases.rank} comes late to collectives, {phrases.per_step}"
+    if phrases.finding.cause is Cause.COMPUTING:
         why = ""
         if evidence.get("computing_cause") == "frequency":
             own, peers = evidence["frequency_mhz"] / 1000, evidence["peer_frequency_mhz"] / 1000
             why = f", at {own:.2f} instead of {peers:.2f} GHz"
-        return f"{told.rank} computes {told.longer}{told.than}{told.in_steps}{why}"
-    if told.finding.cause is Cause.HOST:
-        return f"{told.rank}'s host falls behind{told.in_steps}{told.in_call}"
-    return f"{told.rank} takes {told.per_step} longer{told.in_steps}{told.in_call}"
+        return f"{phrases.rank} computes {phrases.longer}{phrases.than}{phrases.in_steps}{why}"
+    if phrases.finding.cause is Cause.HOST:
+        return f"{phrases.rank}'s host falls behind{phrases.in_steps}{phrases.in_call}"
+    return f"{phrases.rank} takes {phrases.per_step} longer{phrases.in_steps}{phrases.in_call}"
 
 
-def _slow_ranks(told: _Told) -> str:
-    others = len(told.words.numbers) - len(told.ranks or ())
-    if told.finding.cause is Cause.COMPUTING:
-        as_than = "as" if "times" in told.longer else "than"
-        return f"{told.rank} compute up to {told.longer} {as_than} the other {others}"
-    if told.finding.cause is Cause.HOST:
-        return f"The hosts of {told.rank.lower()} fall behind{told.in_call}"
-    return f"{told.rank} take {told.per_step} longer than the other {others}"
+def _slow_ranks(phrases: _Phrases) -> str:
+    others = len(phrases.words.numbers) - len(phrases.ranks or ())
+    if phrases.finding.cause is Cause.COMPUTING:
+        as_than = "as" if "times" in phrases.longer else "than"
+        return f"{phrases.rank} compute up to {phrases.longer} {as_than} the other {others}"
+    if phrases.finding.cause is Cause.HOST:
+        return f"The hosts of {phrases.rank.lower()} fall behind{phrases.in_call}"
+    return f"{phrases.rank} take {phrases.per_step} longer than the other {others}"
 
 
-def _slow_steps(told: _Told) -> str:
-    steps, evidence = told.finding.steps or (), told.evidence
+def _slow_steps(phrases: _Phrases) -> str:
+    steps, evidence = phrases.finding.steps or (), phrases.evidence
     took_ns, other_ns = evidence.get("step_ns", 0), max(evidence.get("other_step_ns", 0), 1)
     takes = "takes" if len(steps) == 1 else "take"
     longer = (
@@ -426,61 +426,63 @@ def _slow_steps(told: _Told) -> str:
         else f"{took_ns / other_ns - 1:.0%} longer"
     )
     why = {
-        Cause.COMPUTING: told.who_computes,
+        Cause.COMPUTING: phrases.who_computes,
         Cause.INPUT: "data come late",
-        Cause.HOST: f"the host is busy{told.inside_call}",
-    }.get(told.finding.cause, f"host and device take longer{told.inside_call}")
-    if told.is_from_then_on:
+        Cause.HOST: f"the host is busy{phrases.inside_call}",
+    }.get(phrases.finding.cause, f"host and device take longer{phrases.inside_call}")
+    if phrases.is_from_then_on:
         return f"From step {steps[0]} on, steps take {longer} ({why})"
     step = "Step" if len(steps) == 1 else "Steps"
     return f"{step} {_listed(steps)} {takes} {longer} ({why})"
 
 
-def _starved(told: _Told) -> str:
-    evidence = told.evidence
+def _starved(phrases: _Phrases) -> str:
+    evidence = phrases.evidence
     steps = max(evidence["steps"], 1)
-    each_ns = round(told.finding.less_ns / steps)
-    if told.ranks is not None:
-        return f"{told.rank} waits {told.per_step} longer for data{told.in_steps}"
-    whole_ns = round(told.words.losses.recording_ns / steps)
+    each_ns = round(phrases.finding.less_ns / steps)
+    if phrases.ranks is not None:
+        return f"{phrases.rank} waits {phrases.per_step} longer for data{phrases.in_steps}"
+    whole_ns = round(phrases.words.losses.recording_ns / steps)
     waits = f"{spell_like(each_ns, whole_ns)} of "
     waits += f"every {spell_short(whole_ns)}" if steps > 1 else spell_short(whole_ns)
-    wait = "waits" if len(told.words.numbers) == 1 else "wait"
-    return f"Input-bound: {told.rank[0].lower()}{told.rank[1:]} {wait} {waits} for data"
+    wait = "waits" if len(phrases.words.numbers) == 1 else "wait"
+    return f"Input-bound: {phrases.rank[0].lower()}{phrases.rank[1:]} {wait} {waits} for data"
 
 
-def _slow_hosts(told: _Told) -> str:
-    if not told.finding.fault:
+def _slow_hosts(phrases: _Phrases) -> str:
+    if not phrases.finding.fault:
         return "Host-bound: if the host always launched in time, the run"
-    one = len(told.words.numbers) == 1
+    one = len(phrases.words.numbers) == 1
     hosts = "The host stands" if one else "Hosts stand"
-    return f"{hosts} still{told.in_call}"
+    return f"{hosts} still{phrases.in_call}"
 
 
-def _slow_link(told: _Told) -> str:
-    whose = f"Transfers of {told.rank[0].lower()}{told.rank[1:]}"
-    like = " as others of their size" if "times" in told.longer else " than others of their size"
-    return f"{whose} take {told.longer}{like}"
+def _slow_link(phrases: _Phrases) -> str:
+    whose = f"Transfers of {phrases.rank[0].lower()}{phrases.rank[1:]}"
+    like = " as others of their size" if "times" in phrases.longer else " than others of their size"
+    return f"{whose} take {phrases.longer}{like}"
 
 
-def _pipeline(told: _Told) -> str:
-    steps = max(told.evidence["steps"], 1)
-    took_ns, even_ns = told.finding.took_ns, told.finding.took_ns - told.finding.less_ns
+def _pipeline(phrases: _Phrases) -> str:
+    steps = max(phrases.evidence["steps"], 1)
+    took_ns, even_ns = phrases.finding.took_ns, phrases.finding.took_ns - phrases.finding.less_ns
     took, even = (
         spell_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns)
     )
-    return f"{told.rank} limit the pipeline: they compute {took} per step, {even} were stages even"
+    return (
+        f"{phrases.rank} limit the pipeline: they compute {took} per step, {even} were stages even"
+    )
 
 
-def _exposed(told: _Told) -> str:
-    if told.finding.basis is Basis.BOUND:
+def _exposed(phrases: _Phrases) -> str:
+    if phrases.finding.basis is Basis.BOUND:
         return "Communication-bound, or waiting for ranks that are not read: without it"
     return "Communication-bound: hiding all communication behind computing"
 
 
-def _slow_operator(told: _Told) -> str:
-    (name,) = shortened([told.finding.name], MOST_CHARACTERS)
-    share = spell_share(told.finding.less_ns * FASTER, told.finding.took_ns)
+def _slow_operator(phrases: _Phrases) -> str:
+    (name,) = shortened([phrases.finding.name], MOST_CHARACTERS)
+    share = spell_share(phrases.finding.less_ns * FASTER, phrases.finding.took_ns)
     return f"Compute-bound: {name} takes {share} of computing; made 10% faster, it"
 
 

@@ -86,7 +86,7 @@ def mean_steps(figures: Figures) -> Table:
     """Return a row per rank that did anything: where the time of its mean ordinary step goes.
 
     rank, steps (how many are ordinary), period_ns, the parts of `PARTS`, waiting_ns and transfer_ns
-    (parts of not_overlapped_ns, masked where nothing tells of the rank's waiting), before_ns and
+    (parts of not_overlapped_ns, masked if the rank's waiting is not known), before_ns and
     between_ns (what lies before and after the device's work). Where a rank has no ordinary step,
     all rows are of the whole selection, with 0 steps, without what the profiler counts as free
     before and after.
@@ -137,7 +137,7 @@ def _split(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return exposed waiting and transfer in a mean step of each rank.
 
-    Where a file tells how much communication is exposed, and no task when, transfers are what is
+    If a file says how much communication is exposed, but no task says when, transfers count as
     hidden first.
     """
     unknown = np.ma.masked_array(np.zeros(len(ranks), np.int64), np.ones(len(ranks), np.bool_))

@@ -32,7 +32,7 @@ class Starved:
     """The time that a rank loses in a mean step, in it and up to the next.
 
     data_ns: the device waits for data. most_ns: the largest of all other losses. period_ns: from
-    one step to the next. steps: ordinary ones, 0 where the step trace alone tells.
+    one step to the next. steps: ordinary ones, 0 if only the step trace is known.
     """
 
     rank: int

@@ -90,9 +90,9 @@ class Verdict:
     device tasks end, where steps are marked beyond. idle: why devices idle. used_ranks,
     unused_ranks: how many ranks did anything, and how many nothing; step_count: how many steps did,
     measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
-    ranks, None where no rank tells it. bubbles: what is to be said of a pipeline. data_advice,
-    advice: what the small tables beside timelines advise, of data and of all else. untimed: what
-    those say where no rank did anything at a known time.
+    ranks, None if no rank records it. bubbles: sentences on a pipeline. data_advice, advice:
+    sentences on the small tables beside timelines, on data and on all else. untimed: sentences on
+    them if no rank did anything at a known time.
     """
 
     ranks: Table
@@ -142,14 +142,16 @@ class Verdict:
         idle = None if mean is None else mean_idle(figures)
         between = mean is not None and words.is_notable(mean.between_ns, mean)
         culprit = figures.culprit
-        told = list(worst_of_each(figures.all_advice(), None if culprit is None else culprit.rank))
+        advice = list(
+            worst_of_each(figures.all_advice(), None if culprit is None else culprit.rank)
+        )
         # What passes between steps is said once, by what says most of it.
         is_input = [one for one in figures.findings.found if one.cause is Cause.INPUT]
-        if is_input or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in told):
-            told = [one for one in told if one.about != STEP_INTERVAL]
+        if is_input or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in advice):
+            advice = [one for one in advice if one.about != STEP_INTERVAL]
         blamed = {rank for one in is_input for rank in one.ranks or ()}
-        told = [
-            one for one in told if one.about != STEP_INTERVAL_OF_RANKS or one.rank not in blamed
+        advice = [
+            one for one in advice if one.about != STEP_INTERVAL_OF_RANKS or one.rank not in blamed
         ]
         return cls(
             figures.overlap,
@@ -179,8 +181,8 @@ class Verdict:
             {name: _mean_of(column) for name, column in means.columns.items()},
             tuple(pipeline_sentences(figures.pipeline, _filed_stages(figures.parallel))),
             len(measured),
-            tuple(one.text for one in told if one.about in ABOUT_DATA),
-            tuple(one.text for one in told if one.about not in ABOUT_DATA),
+            tuple(one.text for one in advice if one.about in ABOUT_DATA),
+            tuple(one.text for one in advice if one.about not in ABOUT_DATA),
             () if mean is not None else tuple(untimed_sentences(figures)),
             tuple(
                 _steps_to_see(figures.steps, steps, ordinary, finding)
@@ -496,7 +498,7 @@ def _steps_to_see(
 def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     """Sum the operators of all ranks: a row per type and core, longest first.
 
-    by_name: a row for each name too, as far as figures tell names apart.
+    by_name: a row for each name too, if figures have names.
     """
     keys = ("communication", "type", "core", *(("name",) if by_name else ()))
     columns = ("count", "total_ns", "shortest_ns", "longest_ns", "waited_ns")

@@ -21,7 +21,7 @@ HARDLY = 0.01
 BUSY = 0.8
 """A device that is busy for such a share of the time has hardly anything to wait for."""
 MOSTLY_TOLD = 0.9
-"""Of a smaller share of communication it is said how much tells who waits for whom."""
+"""Minimum share of communication with known waiting for that share not to be mentioned."""
 
 
 # -- what nothing stands out of --------------------------------------------------------------------
@@ -65,11 +65,11 @@ def step_sentence(mean: MeanStep) -> str:
     if not mean.computing_ns:
         share = spell_share(mean.communication_ns, mean.period_ns)
         return f"{head}: communication {share}; no compute tasks in this profile.{_mean_of(mean)}"
-    told = [
+    parts = [
         f"{name} {share}%" + (f" ({detail})" if detail else "")
         for name, share, detail in step_shares(mean)
     ]
-    return f"{head}: {', '.join(told)}.{_mean_of(mean)}"
+    return f"{head}: {', '.join(parts)}.{_mean_of(mean)}"
 
 
 def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
@@ -108,8 +108,8 @@ def _split(mean: MeanStep) -> str:
         return ""
     rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
     parts = {"waiting": mean.waiting_ns, "transfer": mean.transfer_ns, "not known": rest_ns}
-    told = {name: percent(part_ns, mean.period_ns) for name, part_ns in parts.items()}
-    return ", ".join(f"{name} {percent}" for name, percent in told.items() if percent > 0)
+    shares = {name: percent(part_ns, mean.period_ns) for name, part_ns in parts.items()}
+    return ", ".join(f"{name} {percent}" for name, percent in shares.items() if percent > 0)
 
 
 def _mean_of(mean: MeanStep) -> str:
@@ -142,11 +142,11 @@ def ends_sentence(steps: Table) -> str | None:
 LONGEST_NAME = 40
 """Characters of the name of a call."""
 NEARLY_ALL = 0.9
-"""Of a call with a larger share of its cause, no time is told."""
+"""A call with a larger share of its cause is named without its own time."""
 MOST_CAUSES = 4
 MOST_CALLS = 2
 LEAST_SHARE = 0.05
-"""Causes, and calls of a cause, with a smaller share are not told."""
+"""Causes, and calls of a cause, with a smaller share are left out."""
 
 
 @dataclass(frozen=True)
@@ -166,7 +166,7 @@ class MeanIdle:
         """Return the whole idle time."""
         return sum(total_ns for _, total_ns in self.causes)
 
-    def told(self, span_ns: int) -> tuple[tuple[str, int], ...]:
+    def largest(self, span_ns: int) -> tuple[tuple[str, int], ...]:
         """Return the causes to report, none if devices hardly idle in the time."""
         total_ns = self.total_ns
         if total_ns < LEAST_SHARE * span_ns:
@@ -229,13 +229,13 @@ def idle_sentence(
 ) -> str | None:
     """Return how long devices idle and why, None if that is a small share of a step.
 
-    steps: ordinary ones, of which the mean is told if there are several. span_ns: the period of
-    one. computing: whether the profile holds what computes; else idle time is not known, but only
-    when devices wait for data.
+    steps: number of ordinary steps; with several, times are means. span_ns: the period of one.
+    computing: whether the profile holds what computes; if not, idle time is not known, only when
+    devices wait for data.
     """
     if not computing:
         return _data_sentence(idle, steps, span_ns)
-    total_ns, causes = idle.total_ns, idle.told(span_ns)
+    total_ns, causes = idle.total_ns, idle.largest(span_ns)
     if not causes:
         return None
     head = f"Idle {spell_like(total_ns, total_ns)}"
@@ -244,8 +244,8 @@ def idle_sentence(
     unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
     if unknown_ns > NEARLY_ALL * total_ns:
         return f"{head}: the launches that would tell why are not in this profile."
-    told = ", ".join(_cause(idle, cause, cause_ns) for cause, cause_ns in causes)
-    return f"{head}: {told}."
+    listed = ", ".join(_cause(idle, cause, cause_ns) for cause, cause_ns in causes)
+    return f"{head}: {listed}."
 
 
 def _data_sentence(idle: MeanIdle, steps: int, span_ns: int) -> str | None:
