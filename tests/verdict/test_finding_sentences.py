@@ -46,7 +46,7 @@ def said(
     words = FindingWords(
         ranks, losses, path or Table({}), computing or Table({"rank": np.zeros(0, np.int64)}), (9,)
     )
-    return words.report(finding, follows=follows)
+    return words.report(finding, [SLOW_RANK] if follows else [])
 
 
 def path_in(call: str) -> Table:
@@ -138,8 +138,8 @@ def test_faults(finding: Finding, sentence: str) -> None:
         ),
         (
             replace(ALL, kind=FindingKind.EXPOSED_COMMUNICATION, basis=Basis.BOUND),
-            "Communication-bound, or waiting for ranks that are not read: without it, the run "
-            "would be at most 10% shorter.",
+            "Communication-bound: without exposed communication, or waiting for ranks that are not "
+            "read, the run would be at most 10% shorter.",
         ),
         (
             replace(ALL, kind=FindingKind.SLOW_HOSTS, cause=Cause.HOST, basis=Basis.BOUND),
@@ -156,7 +156,7 @@ def test_levers(finding: Finding, sentence: str) -> None:
 def test_slow_steps_say_how_much_longer_they_take() -> None:
     """Against the median of all other steps."""
     losses = replace(LOSSES, step_times_ns=(100 * MS, 100 * MS, 1100 * MS, 100 * MS))
-    odd = replace(ALL, kind=FindingKind.SLOW_STEPS, steps=(3,))
+    odd = replace(ALL, kind=FindingKind.SLOW_STEPS, steps=(3,), took_ns=1100 * MS, less_ns=900 * MS)
     assert said(odd, losses).sentence.startswith(
         "Step 3 takes 11 times as long (all ranks compute longer): "
     )
@@ -167,6 +167,16 @@ def test_slow_steps_say_how_much_longer_they_take() -> None:
     reported = said(odd, losses, ranks=(4,))
     assert reported.sentence.startswith("Step 3 takes 11 times as long (computing): ")
     assert reported.evidence["step_ns"] == 1100 * MS
+    little = said(replace(odd, less_ns=100 * MS), losses).sentence
+    assert little.startswith("All ranks compute longer in step 3: ")
+
+
+def test_only_the_first_finding_names_the_class_of_the_run() -> None:
+    """And what opens with a name keeps its small letter."""
+    lever = replace(ALL, kind=FindingKind.SLOW_OPERATOR, fault=False, name="mm_kernel")
+    assert said(lever, follows=True).sentence.startswith("mm_kernel takes ")
+    hidden = replace(lever, kind=FindingKind.EXPOSED_COMMUNICATION)
+    assert said(hidden, follows=True).sentence.startswith("Hiding all communication ")
 
 
 def test_what_stays_slow_is_said_to_begin() -> None:

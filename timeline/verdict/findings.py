@@ -51,7 +51,8 @@ class ReportedFinding:
     """A finding as it is reported.
 
     ranks, steps: their numbers, None for all. gain_share, further_share: of the recording.
-    evidence: the names and numbers that the sentence uses.
+    evidence: the names and numbers that the sentence uses. text: the sentence without the class of
+    the run, which is `bound`, such as Input-bound, and empty where ranks or steps are to blame.
     """
 
     kind: FindingKind
@@ -65,7 +66,18 @@ class ReportedFinding:
     basis: Basis
     fault: bool
     evidence: dict[str, Any]
-    sentence: str
+    text: str
+    bound: str = ""
+    is_first: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """Return the sentence on the finding; the first one of a run opens with its class."""
+        if self.bound and self.is_first:
+            return f"{self.bound}: {self.text}."
+        if self.kind is FindingKind.SLOW_OPERATOR:  # opens with a name
+            return f"{self.text}."
+        return f"{self.text[0].upper()}{self.text[1:]}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding under the names of the report."""
@@ -120,12 +132,14 @@ class ReportedFindings:
             Basis.BOUND,
             True,
             {"data_ns": starved.data_ns, "period_ns": period_ns},
-            f"Input-bound: rank {starved.rank} waits {waited} of {every} for data: at most "
-            f"{spell_share(starved.share, 1)} to win.",
+            f"rank {starved.rank} waits {waited} of {every} for data: at most "
+            f"{spell_share(starved.share, 1)} to win",
+            "Input-bound",
         )
         larger = [one for one in self.found if one.fault and one.gain_share >= finding.gain_share]
         rest = [one for one in self.found if one not in larger]
-        return replace(self, found=(*larger, finding, *rest))
+        found = enumerate([*larger, finding, *rest])
+        return replace(self, found=tuple(replace(one, is_first=not at) for at, one in found))
 
     def to_dict(self) -> dict[str, Any]:
         """Return what the gains stand on, under the names of the report."""
@@ -164,7 +178,7 @@ def report_findings(
     words = FindingWords([rank.rank for rank in facts], losses, path, computing, on_disk)
     reported = ReportedFindings(
         tuple(
-            words.report(finding, follows=any(one.fault for one in losses.found[:place]))
+            words.report(finding, losses.found[:place])
             for place, finding in enumerate(losses.found)
         ),
         losses.recording_ns,
@@ -184,11 +198,8 @@ class FindingWords:
     computing: Table
     on_disk: Collection[int]
 
-    def report(self, finding: Finding, *, follows: bool) -> ReportedFinding:
-        """Return a finding with its evidence and its sentence.
-
-        follows: whether a fault stands before it.
-        """
+    def report(self, finding: Finding, before: Sequence[Finding]) -> ReportedFinding:
+        """Return a finding with its evidence and its sentence, given those before it."""
         whole_ns = max(self.losses.recording_ns, 1)
         ranks = self._ranks(finding)
         evidence = self._evidence(finding, ranks)
@@ -197,7 +208,8 @@ class FindingWords:
             cause = Cause.FREQUENCY
         if cause is Cause.HOST and _ALLOCATES.search(evidence.get("call", "")):
             cause = Cause.MEMORY
-        what = _SENTENCES[finding.kind](_Phrases(finding, ranks, evidence, self))
+        phrases = _Phrases(finding, ranks, evidence, self)
+        gain = self._gain(finding, follows=any(one.fault for one in before))
         return ReportedFinding(
             finding.kind,
             ranks,
@@ -210,7 +222,9 @@ class FindingWords:
             finding.basis,
             finding.fault,
             evidence,
-            f"{what}{self._gain(finding, follows=follows)}.",
+            f"{_SENTENCES[finding.kind](phrases)}{gain}",
+            _bound(phrases),
+            is_first=not before,
         )
 
     def _ranks(self, finding: Finding) -> tuple[int, ...] | None:
@@ -283,11 +297,11 @@ class FindingWords:
         if finding.basis is Basis.BOUND:
             least = "at most "
         alone = spell_share(finding.gain_ns, whole_ns)
-        if finding.kind is FindingKind.EXPOSED_COMMUNICATION and finding.basis is Basis.BOUND:
-            return f", the run would be {least}{alone} shorter"
         further = spell_share(finding.further_ns, whole_ns)
+        above = " once those above are fixed" if follows else ""
+        if finding.kind is FindingKind.EXPOSED_COMMUNICATION and finding.basis is Basis.BOUND:
+            return f", the run would be {least}{further} shorter{above}"
         if not finding.fault and finding.kind is not FindingKind.STARVED:
-            above = " once those above are fixed" if follows else ""
             would = "would be" if finding.kind is FindingKind.SLOW_HOSTS else "would make the run"
             return f" {would} {least}{further} shorter{above}"
         if not follows or further == alone:
@@ -432,6 +446,10 @@ def _slow_steps(phrases: _Phrases) -> str:
     }.get(phrases.finding.cause, f"host and device take longer{phrases.inside_call}")
     if phrases.is_from_then_on:
         return f"From step {steps[0]} on, steps take {longer} ({why})"
+    longer_ns = len(steps) * max(took_ns - other_ns, 0)
+    if phrases.finding.cause is Cause.COMPUTING and 2 * phrases.finding.less_ns < longer_ns:
+        who = phrases.who_computes
+        return f"{'the rank computes longer' if who == 'computing' else who}{phrases.in_steps}"
     step = "Step" if len(steps) == 1 else "Steps"
     return f"{step} {_listed(steps)} {takes} {longer} ({why})"
 
@@ -446,12 +464,12 @@ def _starved(phrases: _Phrases) -> str:
     waits = f"{spell_like(each_ns, whole_ns)} of "
     waits += f"every {spell_short(whole_ns)}" if steps > 1 else spell_short(whole_ns)
     wait = "waits" if len(phrases.words.numbers) == 1 else "wait"
-    return f"Input-bound: {phrases.rank[0].lower()}{phrases.rank[1:]} {wait} {waits} for data"
+    return f"{phrases.rank[0].lower()}{phrases.rank[1:]} {wait} {waits} for data"
 
 
 def _slow_hosts(phrases: _Phrases) -> str:
     if not phrases.finding.fault:
-        return "Host-bound: if the host always launched in time, the run"
+        return "if the host always launched in time, the run"
     one = len(phrases.words.numbers) == 1
     hosts = "The host stands" if one else "Hosts stand"
     return f"{hosts} still{phrases.in_call}"
@@ -476,16 +494,29 @@ def _pipeline(phrases: _Phrases) -> str:
 
 def _exposed(phrases: _Phrases) -> str:
     if phrases.finding.basis is Basis.BOUND:
-        return "Communication-bound, or waiting for ranks that are not read: without it"
-    return "Communication-bound: hiding all communication behind computing"
+        return "without exposed communication, or waiting for ranks that are not read"
+    return "hiding all communication behind computing"
 
 
 def _slow_operator(phrases: _Phrases) -> str:
     (name,) = shortened([phrases.finding.name], MOST_CHARACTERS)
     share = spell_share(phrases.finding.less_ns * FASTER, phrases.finding.took_ns)
-    return f"Compute-bound: {name} takes {share} of computing; made 10% faster, it"
+    return f"{name} takes {share} of computing; made 10% faster, it"
 
 
+def _bound(phrases: _Phrases) -> str:
+    """Return what bounds the run if a finding is the first one, empty if a rank or step does."""
+    finding = phrases.finding
+    if finding.kind is FindingKind.STARVED and phrases.ranks is None:
+        return "Input-bound"
+    return "" if finding.fault else _BOUNDS.get(finding.kind, "")
+
+
+_BOUNDS = {
+    FindingKind.EXPOSED_COMMUNICATION: "Communication-bound",
+    FindingKind.SLOW_OPERATOR: "Compute-bound",
+    FindingKind.SLOW_HOSTS: "Host-bound",
+}
 _SENTENCES = {
     FindingKind.SLOW_RANK: _slow_rank,
     FindingKind.SLOW_RANKS: _slow_ranks,

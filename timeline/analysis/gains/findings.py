@@ -244,10 +244,12 @@ class _Search:
         faults, mended_ns = self._losses(list(_faults(self._run, self._mends)))
         levers = self._gains_of_levers(mended_ns)
         most_ns = FAR_MORE * max((one.gain_ns for one in faults), default=0)
-        is_sure = [
-            one.basis is Basis.REPLAY and one.kind is not FindingKind.STARVED for one in levers
-        ]
-        if any(is_sure[:1]) and levers[0].gain_ns > most_ns:
+        is_first = any(
+            one.kind is FindingKind.SLOW_HOSTS
+            or (one.basis is Basis.REPLAY and one.kind is not FindingKind.STARVED)
+            for one in levers[:1]
+        )
+        if is_first and levers[0].gain_ns > most_ns:
             return [*levers, *faults]
         return [*faults, *levers]
 
@@ -265,11 +267,12 @@ class _Search:
                 levers.append(self._finding(lever, alone, further))
         levers.sort(key=lambda one: -one.further_ns)
         # If members are not recorded, all communication may be waiting for them.
-        unsure = [one for one in levers if one.kind is FindingKind.EXPOSED_COMMUNICATION]
-        others = [one for one in levers if one not in unsure]
-        most_ns = FAR_MORE * max((one.further_ns for one in others), default=0)
+        sure = [one for one in levers if one.kind is not FindingKind.EXPOSED_COMMUNICATION]
+        unsure = [one for one in levers if one not in sure]
+        replayed_ns = [one.further_ns for one in sure if one.basis is Basis.REPLAY]
+        most_ns = FAR_MORE * max(replayed_ns, default=0)
         if not self._run.is_whole and any(one.further_ns <= most_ns for one in unsure):
-            return [*others, *unsure]
+            return [*sure, *unsure]
         return levers
 
     def _play_lever(self, lever: _Candidate, less_ns: Int64, *, pulled: bool) -> Played:

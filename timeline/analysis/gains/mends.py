@@ -27,7 +27,7 @@ STALL_NS = 4_000_000
 """Minimum time between two points of a host for the host to count as stalled."""
 AT_HAND_NS = 2_000_000
 AT_HAND = 1 / 3
-"""A call that hands over data already present takes at most AT_HAND_NS and this share of a step."""
+"""Handing over data that are present takes at most AT_HAND_NS and this share of each step."""
 LEAST_GAP = 0.1
 """Minimum gap between two groups of steps or ranks, as a share of the shorter group."""
 SPREADS = 5
@@ -111,11 +111,12 @@ class Mends:
         """
         names = StringPool()
         parts = _parts(run, ranks, steps, names)
-        like_ns = _like_of_others(parts, np.asarray(classes, np.int64)[parts.rank])
-        like_ns = _completed(parts, like_ns)
+        work_class = np.asarray(classes, np.int64)[parts.rank]
+        like_ns = _completed(parts, _like_of_others(parts, work_class))
+        excess_ns = _at_most_in_all(parts, _excess(parts, like_ns), work_class)
         has_points = np.diff(run.first_point) > 0
         first = run.point[run.first_point[:-1][has_points]]
-        return cls(parts, _excess(parts, like_ns), names, len(run.recorded_ns), first)
+        return cls(parts, excess_ns, names, len(run.recorded_ns), first)
 
     def beyond_steps(self, odd: Bool) -> Int64:
         """Return how much the parts in odd steps exceed the median of the other steps, (parts,).
@@ -145,11 +146,15 @@ class Mends:
         late_ns = np.zeros(len(parts), np.int64)
         rows = np.flatnonzero(parts.part == Part.INPUT)
         if len(rows):
-            time_ns = parts.time_ns[rows]
-            like_ns = int(np.quantile(time_ns, 0.1))
+            time_ns, step = parts.time_ns[rows], parts.step[rows]
+            alone = np.where(step == NO_ID, np.arange(len(rows)), NO_ID)
+            of_step = group_by(len(rows), [parts.rank[rows], step, alone])
+            waited_ns = of_step.sum(time_ns)
+            like_ns = int(np.quantile(waited_ns, 0.1))
             if like_ns > min(AT_HAND_NS, AT_HAND * step_ns):
                 like_ns = 0
-            late_ns[rows] = np.maximum(time_ns - like_ns, 0)
+            share = np.maximum(waited_ns - like_ns, 0) / np.maximum(waited_ns, 1)
+            late_ns[rows] = np.rint(time_ns * share[of_step.group])
         return late_ns
 
     def stalls(self) -> Int64:
@@ -292,8 +297,13 @@ def _host_parts(
     nodes = run.point[int(run.first_point[at]) : int(run.first_point[at + 1])]
     # What the host did before its first point, but for waiting for data, is not known.
     way_ns = np.diff(host.time_ns, prepend=host.time_ns[:1] - host.data_ns[:1])
+    # Of a call that waits, its own time is what it takes after the end of the wait.
+    end_ns = np.append(rank.recording.work.end_ns, host.time_ns[:1])[host.waits_for]
+    own_ns = np.where(
+        host.waits_for != NO_ID, np.minimum(way_ns, host.time_ns - end_ns), way_ns - host.data_ns
+    )
     for part, is_it, time_ns in (
-        (Part.HOST, host.waits_for == NO_ID, way_ns - host.data_ns),
+        (Part.HOST, own_ns > 0, own_ns),
         (Part.INPUT, host.data_ns > 0, host.data_ns),
     ):
         rows = np.flatnonzero(is_it)
@@ -404,3 +414,27 @@ def _excess(parts: Parts, like_ns: Int64) -> Int64:
     net_ns = np.maximum(groups.sum(beyond_ns), 0)[groups.group]
     all_ns = np.maximum(groups.sum(longer_ns), 1)[groups.group]
     return (longer_ns * (net_ns / all_ns)).astype(np.int64)
+
+
+def _at_most_in_all(parts: Parts, excess_ns: Int64, work_class: Int64) -> Int64:
+    """Return excesses over other ranks, those of computing at most what a step computes longer.
+
+    Ranks that choose other kernels for the same work have kernels without a like on both sides:
+    together, those of a step exceed the median of all ranks by no more than its sum does.
+    """
+    rows = np.flatnonzero((parts.part == Part.COMPUTING) & (parts.step != NO_ID))
+    of_step = group_by(len(rows), [parts.rank[rows], parts.step[rows]])
+    first = rows[of_step.first]
+    sums = replace(
+        parts.take(first),
+        time_ns=of_step.sum(parts.time_ns[rows]),
+        name=np.full(len(first), NO_NAME, np.int32),
+        turn=np.zeros(len(first), np.int64),
+    )
+    others_ns = _like_of_others(sums, work_class[first])
+    longer_ns = of_step.sum(excess_ns[rows])
+    beyond_ns = np.where(others_ns == NO_LIKE, longer_ns, sums.time_ns - others_ns)
+    share = np.clip(beyond_ns / np.maximum(longer_ns, 1), 0, 1)
+    capped_ns = excess_ns.copy()
+    capped_ns[rows] = np.rint(excess_ns[rows] * share[of_step.group])
+    return capped_ns

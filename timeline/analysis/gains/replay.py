@@ -191,14 +191,14 @@ class _Net:
         node_ns = np.concatenate([[0], start_ns + length_ns, point_ns, end_ns[ops.rows], gate_ns])
         order = np.lexsort(
             (
-                # At equal times, ends come before what they trigger.
+                # At equal times, ends come before what they trigger, and items in their order.
                 np.concatenate(
                     [
                         np.zeros(1, np.int64),
-                        np.full(len(work), 2),
+                        2 * item + 1,
                         np.ones(len(host), np.int64),
-                        np.where(end_ns[ops.rows] > op_last_ns, 0, 3),
-                        np.ones(len(gate), np.int64),
+                        np.where(end_ns[ops.rows] > op_last_ns, 0, 2 * (len(work) + 1)),
+                        2 * item[gated],
                     ]
                 ),
                 np.concatenate([[_NEVER], start_ns, point_ns, end_ns[ops.rows], gate_ns]),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -136,13 +137,17 @@ def item_collectives(records: Records, selected: Bool, items: DeviceItems) -> Co
     return collectives
 
 
-def waits_for_device(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
+def waits_for_device(
+    records: Records, items: DeviceItems, also: Sequence[int] = ()
+) -> tuple[Rows, Rows]:
     """Return the host calls that waited until an item had ended, and that item.
 
     In order of the ends of calls; of several items the last one that ended before the call did.
+    also: codes of the names of more calls that wait.
     """
     host = records.host
-    calls = np.flatnonzero(np.isin(host.name, names_waiting_for_device(records.strings)))
+    names = names_waiting_for_device(records.strings)
+    calls = np.flatnonzero(np.isin(host.name, [*names, *also]))
     calls = calls[np.argsort(host.end_ns[calls], kind="stable")]
     item = _Ends(items, np.arange(len(items))).before(host.end_ns[calls])
     waited = (item >= 0) & (items.end_ns[item] >= host.start_ns[calls])
