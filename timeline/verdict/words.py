@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.waits.waiting import Basis
+from timeline.analysis.work.framework_calls import STEP
 from timeline.printable import printable
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
@@ -187,18 +188,16 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
         return None
     whole = figures.idle.take(np.ma.getmaskarray(figures.idle["step"]))
     steps = int(figures.steps["ordinary"].sum()) if len(figures.steps) else 0
-    all_ns = _sums(whole)
-    spent_ns, count = all_ns, len(np.unique(whole["rank"]))
+    count, causes, calls = len(np.unique(whole["rank"])), whole, figures.idle_calls
     if steps:
-        ordinary = are_of_ordinary_steps(figures.idle, figures.steps)
-        spent_ns, count = _sums(figures.idle.take(ordinary)), steps
-    mean_ns = {cause: round(total_ns / count) for cause, total_ns in spent_ns.items()}
+        count, causes = steps, figures.idle.take(are_of_ordinary_steps(figures.idle, figures.steps))
+    if len(calls):
+        chosen = np.ma.getmaskarray(calls["step"])
+        calls = calls.take(are_of_ordinary_steps(calls, figures.steps) if steps else chosen)
+    mean_ns = {cause: round(total_ns / count) for cause, total_ns in _sums(causes).items()}
     return MeanIdle(
         tuple(sorted(mean_ns.items(), key=lambda item: (-item[1], item[0]))),
-        {
-            cause: _calls(figures, cause, cause_ns / max(all_ns.get(cause, 0), 1))
-            for cause, cause_ns in mean_ns.items()
-        },
+        {cause: _longest_calls(calls, cause, count) for cause in mean_ns},
         min(np.ma.compressed(whole["least_ns"]).tolist(), default=0),
     )
 
@@ -211,16 +210,19 @@ def _sums(rows: Table, name: str = "cause") -> dict[str, int]:
     return found
 
 
-def _calls(figures: Figures, cause: str, part: float) -> tuple[tuple[str, int], ...]:
-    """Return the host calls that took most of a cause, scaled to its reported time."""
-    rows = figures.idle_calls
-    if not len(rows):
+def _longest_calls(calls: Table, cause: str, count: int) -> tuple[tuple[str, int], ...]:
+    """Return the host calls that took most of a cause, with the mean time over `count` steps.
+
+    Marks of steps are not calls: in them the program did what is not recorded.
+    """
+    if not len(calls):
         return ()
-    its = rows.take(np.ma.getmaskarray(rows["step"]) & (rows["cause"] == cause))
-    longest = sorted(_sums(its, "call").items(), key=lambda item: (-item[1], item[0]))[:MOST_CALLS]
+    sums = _sums(calls.take(calls["cause"] == cause), "call")
+    sums = {call: total_ns for call, total_ns in sums.items() if not call.startswith(STEP)}
+    longest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:MOST_CALLS]
     names = shortened([printable(call) for call, _ in longest], LONGEST_NAME, "...")
     return tuple(
-        (name, round(part * total_ns)) for name, (_, total_ns) in zip(names, longest, strict=True)
+        (name, round(total_ns / count)) for name, (_, total_ns) in zip(names, longest, strict=True)
     )
 
 
