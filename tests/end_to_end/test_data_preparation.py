@@ -141,7 +141,7 @@ def test_other_faults_are_not_those_of_data(scenario: Scenario, tmp_path: Path) 
     LAYOUTS["torch-text"](make_run(ranks=4, steps=STEPS, scenario=scenario), tmp_path / "run")
     verdict = exported(tmp_path / "run", tmp_path).verdict
     assert not verdict.findings.knows_input
-    assert "Input-bound" not in " ".join(verdict.sentences())
+    assert " waits " not in " ".join(one.sentence for one in verdict.findings.found if one.fault)
 
 
 def test_tables_alone_advise_too(tmp_path: Path) -> None:

@@ -246,11 +246,15 @@ def _processors(rank: int, busy: float) -> Advice:
 
 
 def mean_intervals(step_trace: Table) -> list[Row]:
-    """Return the mean step trace of each rank and graph: the row of the file where it has one."""
+    """Return the mean step trace of each rank and graph: the row of the file where it has one.
+
+    A file with a single step ends with the mean of no steps, which has an interval alone.
+    """
     if not len(step_trace):
         return []
     found: dict[tuple[int, int | None], Row] = {}
-    for row in step_trace.take(np.ma.getmaskarray(step_trace["step"])).to_dicts():
+    means = np.ma.getmaskarray(step_trace["step"]) & (np.ma.filled(step_trace["total_ns"], 1) > 0)
+    for row in step_trace.take(means).to_dicts():
         key = (row["rank"], row["graph"])
         if key not in found or row["of"] == "file":
             found[key] = row

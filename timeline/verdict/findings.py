@@ -113,7 +113,7 @@ class ReportedFindings:
     @property
     def knows_input(self) -> bool:
         """Return whether any finding is about data that come late."""
-        return any(one.cause is Cause.INPUT for one in self.found)
+        return any(one.cause is Cause.INPUT and one.fault for one in self.found)
 
     def with_starved(self, starved: Starved) -> ReportedFindings:
         """Return the findings with a rank whose device idles for data, in order of gain."""

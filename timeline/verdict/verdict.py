@@ -146,7 +146,7 @@ class Verdict:
             worst_of_each(figures.all_advice(), None if culprit is None else culprit.rank)
         )
         # What passes between steps is said once, by what says most of it.
-        is_input = [one for one in figures.findings.found if one.cause is Cause.INPUT]
+        is_input = [one for one in figures.findings.found if one.cause is Cause.INPUT and one.fault]
         if is_input or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in advice):
             advice = [one for one in advice if one.about != STEP_INTERVAL]
         blamed = {rank for one in is_input for rank in one.ranks or ()}
@@ -252,12 +252,12 @@ class Verdict:
         """Yield the answers for people, the most telling first."""
         found = [one.sentence for one in self.findings.found]
         yield from found[:1]
+        if self.mean is not None and not found and not self.findings.reason:
+            yield words.nothing_sentence(self.mean, self._longest_operator())
         yield from self.data_advice
         yield from self.advice
         yield from self.untimed
         if self.mean is not None:
-            if not found and not self.findings.reason:
-                yield words.nothing_sentence(self.mean, self._longest_operator())
             yield from self._where_time_goes(self.mean)
             if self.findings.reason and self.used_ranks and not self.untimed:
                 yield f"What could be won is not known: {self.findings.reason}."

@@ -81,13 +81,22 @@ def test_data_are_late_where_calls_take_longer_than_handing_over(
     waits_ns: list[int], wanted: list[int]
 ) -> None:
     """What is short lies in all steps anyway; what is never short is all waiting."""
-    mends = made_mends(part=[Part.INPUT] * len(waits_ns), time_ns=waits_ns)
+    count = len(waits_ns)
+    mends = made_mends(part=[Part.INPUT] * count, time_ns=waits_ns, step=np.arange(count))
     assert mends.late_data(100 * MS).tolist() == wanted
 
 
 def test_data_that_take_most_of_a_short_step_are_late() -> None:
     mends = made_mends(part=[Part.INPUT] * 3, time_ns=[1 * MS] * 3)
     assert mends.late_data(2 * MS).tolist() == [1 * MS] * 3
+
+
+def test_data_are_late_by_the_sum_of_a_step() -> None:
+    """However many calls hand them over: in the second step four take what one takes else."""
+    mends = made_mends(
+        part=[Part.INPUT] * 6, time_ns=[1 * MS] + [MS // 4] * 4 + [3 * MS], step=[0] + [1] * 4 + [2]
+    )
+    assert mends.late_data(100 * MS).tolist() == [0] * 5 + [2 * MS]
 
 
 def test_stalls_of_hosts_are_what_does_not_lie_there_usually() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -163,3 +164,13 @@ def test_an_op_with_an_absent_member_stays_where_it_was() -> None:
     (recorded,) = [_rank([(0, 20, False), (20, 60, True), (60, 90, False)], 0, known=False)]
     assert _sooner([recorded], Part.COMPUTING, 0, 10) == [[10, 60, 90]]
     assert _sooner([recorded], Part.ABSENCE, 0, 30) == [[20, 30, 60]]
+
+
+def test_items_without_length_at_one_time_keep_their_order() -> None:
+    """A fill that also waits for an old task follows the fill right before it."""
+    spans = [(0, 10, False), (10, 90, False), (90, 90, False), (90, 90, False), (90, 100, False)]
+    rank = _rank([*spans, (100, 110, True)], 0)
+    work = replace(rank.recording.work, also=np.array([NO_ID, NO_ID, 0, 0, 0, NO_ID], np.int32))
+    gated = replace(rank, recording=replace(rank.recording, work=work))
+    (ends_ns,) = _sooner([gated], Part.COMPUTING, 0, 5)
+    assert ends_ns == [5, 85, 85, 85, 95, 105]
