@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
 from tests.support.places import DATA
 from tests.support.run_command import Command
-from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS, device_items
+from timeline.analysis.idle.launches import MOST_HOST_OFFSET_NS, device_items
 from timeline.analysis.selected_rank import drawn_records
 from timeline.analysis.sound_records import (
     BACKWARDS_REASON,
@@ -19,7 +19,7 @@ from timeline.analysis.sound_records import (
     drop_early_arrows,
     fit_host_clock,
 )
-from timeline.analysis.step_membership import assign_steps
+from timeline.analysis.steps import assign_steps
 from timeline.layers import Layer
 from timeline.options import StepOperators
 from timeline.profile import open_profile

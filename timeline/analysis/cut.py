@@ -6,9 +6,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.recorded_steps import RecordedSteps, recorded_steps
-from timeline.analysis.step_membership import Membership, assign_steps
-from timeline.analysis.step_trace import StepTrace, step_trace
+from timeline.analysis.steps import (
+    Membership,
+    RecordedSteps,
+    StepTrace,
+    assign_steps,
+    recorded_steps,
+    step_trace,
+)
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.intervals import IntervalSet, union
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.analysis.ordinary_steps import StepRun
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import ChosenDetail
-from timeline.analysis.telling_steps import StepRun
 from timeline.columns.distinct import distinct
 from timeline.columns.nesting import order_edges
 from timeline.encoders.formats import Format

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from timeline.analysis.path.critical_path import CriticalPath, PathKind, Segments
+from timeline.analysis.path.critical_path import CriticalPath, Segments
+from timeline.analysis.path.rank_path import PathKind
 from timeline.columns.columns import Codes, Rows
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import group_numbers

@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.idle.idle_sums import CAUSES, IdleParts
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
-from timeline.analysis.step_trace import data_aug_bounds
+from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from timeline.analysis.idle.call_kinds import (
+from timeline.analysis.idle.host_calls import (
     fetching_names,
     names_waiting_for_data,
     names_waiting_for_device,

@@ -10,7 +10,7 @@ import numpy as np
 from tests.support.made_launches import Arrow, Call, Op, Task, made_records
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import records_of
-from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS, device_items
+from timeline.analysis.idle.launches import MOST_HOST_OFFSET_NS, device_items
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd
 

@@ -18,7 +18,7 @@ from timeline.analysis.idle import idle_causes
 from timeline.analysis.idle.idle_causes import RankIdle, measure_idle
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.analysis.overlap import Overlap, measure_overlap, totals_by_period
-from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.steps import NO_STEP
 from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd, Records, StepPart, StepParts

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.random_intervals import Interval, columns_of, intervals
-from timeline.analysis.idle import innermost_calls
-from timeline.analysis.idle.innermost_calls import Calls, part_by_call
+from timeline.analysis.idle import host_calls
+from timeline.analysis.idle.host_calls import Calls, part_by_call
 from timeline.records.not_given import NO_ID
 
 
@@ -34,7 +34,7 @@ def test_each_moment_of_each_stretch_has_its_innermost_call(
     """Parts tile every stretch, and name the call, however many calls are looked at together."""
     stretches = [pair for pair in stretches if pair[1] > pair[0]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(innermost_calls, "WINDOW_CALLS", window)
+        patch.setattr(host_calls, "WINDOW_CALLS", window)
         found = list(part_by_call(calls_of(calls), *columns_of(stretches)))
     named: dict[tuple[int, int], int] = {}
     for one in found:

@@ -17,7 +17,7 @@ from tests.support.kineto_traces import CALL, KERNEL, read
 from tests.support.profile_shelf import Event, tiny_run
 from tests.support.read_profiles import records_by_rank
 from tests.support.run_command import Command
-from timeline.analysis.idle.lost_kernels import with_lost_kernels
+from timeline.analysis.idle.launches import with_lost_kernels
 
 LOST = " without a kernel, though later ones have theirs: the profiler lost what they launched."
 LOST_ONE = " without a kernel, though later ones have theirs: the profiler lost it."

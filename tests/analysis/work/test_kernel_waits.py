@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.places import DATA
-from timeline.analysis.step_membership import Membership
+from timeline.analysis.steps import Membership
 from timeline.analysis.work.operators import kernel_waits
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export

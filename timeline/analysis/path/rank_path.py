@@ -2,22 +2,94 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.idle.call_kinds import names_waiting_for_device
-from timeline.analysis.idle.device_items import DeviceItems, device_items
-from timeline.analysis.idle.innermost_calls import Calls, part_by_call
-from timeline.analysis.path.critical_path import PathItems, PathKind, RankPath
+from timeline.analysis.idle.host_calls import Calls, names_waiting_for_device, part_by_call
+from timeline.analysis.idle.launches import DeviceItems, device_items
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.distinct import are_first, distinct, distinct_values, rows_by_value
 from timeline.columns.group_by import sum_rows
 from timeline.columns.intervals import open_at, union
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import Records, Tasks
+from timeline.records.tables import Records, Spans, Tasks
+
+
+class PathKind(enum.IntEnum):
+    """Kind of a segment of a critical path; its name in lower case is published."""
+
+    COMPUTING = 0
+    TRANSFER = 1
+    """Communication op, from the arrival of its last rank on."""
+    COPY = 2
+    HOST = 3
+    """Host time before the task was asked for, since the host last waited for the device."""
+    QUEUED = 4
+    """Asked for, but not launched yet."""
+    LAUNCH = 5
+    """From the start of the launch call to the start of the task."""
+    BETWEEN_TASKS = 6
+    """From the end of the item that the task waited for to the start of the task."""
+    NOT_PROFILED = 7
+    """Time of a rank that is not in the profile, before the op that it came last to."""
+
+    @property
+    def label(self) -> str:
+        """Return the published name."""
+        return self.name.lower()
+
+
+class PathItems(Spans):
+    """Compute tasks, copies and communication ops of one rank, in order of start.
+
+    kind: COMPUTING, COPY, or TRANSFER for an op. name: code in the strings of the rank. collective:
+    row among the rank's collectives, NO_ID unless it is an op. before: row whose end let it start,
+    always an earlier one, NO_ID for none; if the host was late, the item that the host had last
+    waited for. launch_ns, asked_ns, host_ns: start of the launch, of the queueing, and of the host
+    work towards it, descending from start_ns; all equal start_ns if the device let it start;
+    host_ns is NO_TIME if the host did not wait before. call, call_ns: call that took most of the
+    time from host_ns to asked_ns, and its time.
+    """
+
+    kind: Codes = column(np.int32)
+    name: Codes = column(np.int32)
+    collective: Codes = column(np.int32, NO_ID)
+    before: Codes = column(np.int32, NO_ID)
+    launch_ns: Int64 = column(np.int64, NO_TIME)
+    asked_ns: Int64 = column(np.int64, NO_TIME)
+    host_ns: Int64 = column(np.int64, NO_TIME)
+    call: Codes = column(np.int32, NO_NAME)
+    call_ns: Int64 = column(np.int64, 0)
+
+    def moved(self, move: ClockMove) -> PathItems:
+        """Return the items on another clock; durations of calls stay."""
+        return replace(super().moved(move), call_ns=self.call_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class RankPath:
+    """Items of one rank that can lie on the critical path; codes are positions in `strings`.
+
+    span_ns: first start and last end of its device work, None without any. Marks without work, such
+    as those with which a profiler starts and stops, are not included.
+    """
+
+    strings: tuple[str, ...] = ("",)
+    items: PathItems = field(default_factory=PathItems.empty)
+    span_ns: tuple[int, int] | None = None
+
+    def moved(self, move: ClockMove) -> RankPath:
+        """Return the items on another clock."""
+        span_ns = self.span_ns
+        if span_ns is not None:
+            span_ns = move.of_moment(span_ns[0]), move.of_moment(span_ns[1])
+        return replace(self, items=self.items.moved(move), span_ns=span_ns)
+
 
 LEAST_DELAY_NS = 2_000
 """A task that starts within this time after the one before was not delayed by anything else."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.analysis.idle.device_items import TASK_QUEUE
+from timeline.analysis.idle.launches import TASK_QUEUE
 from timeline.analysis.work.framework_calls import MODULE, NO_CALL, CallTree, launch_name
 from timeline.analysis.work.launching_operators import NO_PATH, ModulePaths
 from timeline.analysis.work.task_sums import are_hccl_tasks

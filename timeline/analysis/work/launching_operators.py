@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.idle.device_items import DeviceItems, device_items
+from timeline.analysis.idle.launches import DeviceItems, device_items
 from timeline.analysis.work.framework_calls import (
     NO_CALL,
     CallKind,

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.columns.chunks import chunks

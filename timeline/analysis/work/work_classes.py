@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.idle.device_items import device_items
+from timeline.analysis.idle.launches import device_items
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls
 from timeline.analysis.work.operator_names import kernel_type, operator_type
 from timeline.columns.chunks import chunks
