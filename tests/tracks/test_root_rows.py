@@ -14,9 +14,9 @@ from timeline.tracks.root_rows import MOST_BESIDE, SLOWS_OTHERS, rank_folders, r
 
 def drawn(rank: int) -> RankTracks:
     """A rank with one row below a layer."""
-    painter = Painter()
-    layer = painter.add_group("Layer", None, 1, "", rank)
-    painter.add_group("Row", layer, 0, "", rank)
+    painter = Painter(rank=rank)
+    layer = painter.add_group("Layer", None, 1, "")
+    painter.add_group("Row", layer, 0, "")
     return RankTracks(rank, tuple(painter.tracks), 0)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.steps import NO_STEP, Membership, RecordedSteps, assign_steps
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
+from timeline.columns.group_by import sum_by
 from timeline.columns.intervals import (
     IntervalSet,
     covered_between,
@@ -332,9 +333,7 @@ def step_waits(
     names = distinct(ops.name)
     receives[names] = [collective_kind(name) == _RECEIVE for name in strings.texts(names)]
     received = receives[ops.name] & (membership.ops != NO_STEP)
-    receive_ns = np.zeros(count, np.int64)
-    lengths_ns = ops.end_ns - ops.start_ns
-    np.add.at(receive_ns, membership.ops[received], lengths_ns[received])
+    receive_ns = sum_by(membership.ops[received], (ops.end_ns - ops.start_ns)[received], count)
     never = np.iinfo(np.int64).max
     first_ns = np.full(count, never)
     computing = tasks.compute & (membership.tasks != NO_STEP)

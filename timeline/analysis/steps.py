@@ -11,7 +11,7 @@ import numpy as np
 from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, ascending, column, sort_rows
 from timeline.columns.distinct import NO_ROWS, distinct, distinct_pairs, rows_by_value
-from timeline.columns.intervals import open_at
+from timeline.columns.intervals import open_at, open_at_by_key
 from timeline.columns.strings import StringPool
 from timeline.options import StepOperators
 from timeline.records.clock import ClockMove
@@ -231,36 +231,35 @@ def _of_rows(table: Tasks | CommunicationOps | PlaneTasks, known: _KnownSteps) -
     if not is_open.all():
         named = ~is_open
         step[named] = known.by_iteration(table.graph[named], table.iteration[named])
-    if known.on_device:
-        open_rows = np.flatnonzero(is_open)
-        for graph, of_graph in rows_by_value(table.graph[open_rows]):
-            if graph in known.on_device:
-                windows, rows = known.windows(graph), open_rows[of_graph]
-                step[rows] = _open_step(windows, table.start_ns[rows])
+    marked = known.on_device
+    if len(marked.rows):
+        rows = np.flatnonzero(is_open)
+        at = open_at_by_key(
+            table.graph[rows],
+            table.start_ns[rows],
+            known.steps.graph[marked.rows],
+            marked.start_ns,
+            marked.end_ns,
+        )
+        step[rows] = np.append(marked.rows, NO_STEP)[at]
         is_open &= step == NO_STEP
     if len(known.on_host.rows):
         is_open &= table.launch_ns != NO_TIME
-        step[is_open] = _open_step(known.on_host, table.launch_ns[is_open])
+        step[is_open] = known.on_host.steps_at(table.launch_ns[is_open])
     return step
 
 
 @dataclass(frozen=True)
 class _KnownSteps:
-    """Steps by graph and iteration, steps marked on the host, and the others by graph."""
+    """Steps by graph and iteration, those marked on the host, and the others."""
 
     steps: Steps
-    on_device: Mapping[int, Rows]
+    on_device: _Windows
     on_host: _Windows
 
     @classmethod
     def of(cls, steps: Steps) -> _KnownSteps:
-        on_device = np.flatnonzero(~steps.host)
-        by_graph = rows_by_value(steps.graph[on_device])
-        return cls(
-            steps,
-            {graph: on_device[rows] for graph, rows in by_graph},
-            _windows_of(steps, np.flatnonzero(steps.host)),
-        )
+        return cls(steps, _Windows.of(steps, ~steps.host), _Windows.of(steps, steps.host))
 
     @cached_property
     def row_of(self) -> Mapping[tuple[int, int], int]:
@@ -274,10 +273,6 @@ class _KnownSteps:
         keys = map(tuple, pairs.tolist())
         return np.array([self.row_of.get(key, NO_STEP) for key in keys], np.intp)[which]
 
-    def windows(self, graph: int) -> _Windows:
-        """Return the intervals of the steps of a graph that has some."""
-        return _windows_of(self.steps, self.on_device[graph])
-
 
 @dataclass(frozen=True)
 class _Windows:
@@ -287,15 +282,16 @@ class _Windows:
     start_ns: Int64
     end_ns: Int64
 
+    @classmethod
+    def of(cls, steps: Steps, some: Bool) -> _Windows:
+        rows = np.flatnonzero(some)
+        return cls(rows, steps.start_ns[rows], steps.end_ns[rows])
 
-def _windows_of(steps: Steps, rows: Rows) -> _Windows:
-    return _Windows(rows, steps.start_ns[rows], steps.end_ns[rows])
-
-
-def _open_step(windows: _Windows, moments_ns: Int64) -> Rows:
-    """Return the step whose window began last at each timestamp, NO_STEP if it is over."""
-    at = open_at(moments_ns, windows.start_ns, windows.end_ns)
-    return np.where(at >= 0, windows.rows[at], NO_STEP)
+    def steps_at(self, moments_ns: Int64) -> Rows:
+        """Return the step whose window began last at each timestamp, NO_STEP if it is over."""
+        at = open_at(moments_ns, self.start_ns, self.end_ns)
+        steps: Rows = np.append(self.rows, NO_STEP)[at]
+        return steps
 
 
 def _host_windows(records: Records, tasks: Rows, ops: Rows) -> _Windows:
@@ -321,7 +317,7 @@ def _by_window(table: Tasks | CommunicationOps, step: Rows, windows: _Windows) -
     if not len(rows):
         return step
     step = step.copy()
-    step[rows] = _open_step(windows, table.start_ns[rows])
+    step[rows] = windows.steps_at(table.start_ns[rows])
     return step
 
 
@@ -342,21 +338,22 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
 def _steps_of_planes(records: Records, ops: Rows, known: _KnownSteps, windows: _Windows) -> Rows:
     planes = records.planes
     step = _of_table(planes, known).copy()
-    ops_of = dict(rows_by_value(records.ops.group))
     without = np.flatnonzero(planes.iteration == NO_ID)
-    for group, at_rows in rows_by_value(planes.group[without]):
-        of_group, rows = ops_of.get(group, NO_ROWS), without[at_rows]
-        if not len(of_group):
-            continue
-        # A task may begin in the same nanosecond in which its op ends.
-        at = open_at(
-            planes.start_ns[rows], records.ops.start_ns[of_group], records.ops.end_ns[of_group] + 1
-        )
-        step[rows[at >= 0]] = ops[of_group[at[at >= 0]]]
+    at = ops_of_planes(records, without)
+    step[without[at >= 0]] = ops[at[at >= 0]]
     rest = np.flatnonzero((step == NO_STEP) & (planes.launch_ns == NO_TIME))
     if len(windows.rows) and not len(records.ops):
-        step[rest] = _open_step(windows, planes.start_ns[rest])
+        step[rest] = windows.steps_at(planes.start_ns[rest])
     return step
+
+
+def ops_of_planes(records: Records, rows: Rows) -> Rows:
+    """Return the op of its group during which each of some HCCL tasks begins, -1 for none."""
+    planes, ops = records.planes, records.ops
+    # A task may begin in the same nanosecond in which its op ends.
+    return open_at_by_key(
+        planes.group[rows], planes.start_ns[rows], ops.group, ops.start_ns, ops.end_ns + 1
+    )
 
 
 WHOLE = 0.95

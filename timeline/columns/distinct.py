@@ -146,6 +146,20 @@ def rows_by_value(
         yield value, rows[begin:end]
 
 
+def matched_rows(
+    few: npt.NDArray[_Integer], many: npt.NDArray[_Integer]
+) -> Iterator[tuple[Rows, Rows]]:
+    """Yield for each value of one column, ascending, its rows there and those in another one.
+
+    >>> left, right = np.array([7, 3]), np.array([3, 3, 5])
+    >>> [(rows.tolist(), others.tolist()) for rows, others in matched_rows(left, right)]
+    [([1], [0, 1]), ([0], [])]
+    """
+    rows_of = dict(rows_by_value(few))
+    for value, rows in rows_by_value(many, distinct(few)):
+        yield rows_of[value], rows
+
+
 def _rows_of_each(values: npt.NDArray[_Integer]) -> Iterator[tuple[int, Rows]]:
     if not len(values):
         return

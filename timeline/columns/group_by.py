@@ -36,9 +36,7 @@ class GroupBy:
 
     def sum(self, values: Int64) -> Int64:
         """Return the exact sum of the values (n,) of each group, (k,)."""
-        sums = np.zeros(len(self.first), np.int64)
-        np.add.at(sums, self.group, values)
-        return sums
+        return sum_by(self.group, values, len(self.first))
 
     def least(self, values: Int64) -> Int64:
         """Return the minimum of the values (n,) of each group, (k,)."""
@@ -51,6 +49,17 @@ class GroupBy:
         maxima = np.full(len(self.first), np.iinfo(np.int64).min)
         np.maximum.at(maxima, self.group, values)
         return maxima
+
+
+def sum_by(group: npt.NDArray[np.integer[Any]], values: Int64, count: int) -> Int64:
+    """Return the exact sum of the values of each group, (count,), from the number of each's group.
+
+    >>> sum_by(np.array([2, 0, 2]), np.array([5, 1, 7]), 3).tolist()
+    [1, 0, 12]
+    """
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, group, values)
+    return sums
 
 
 def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:

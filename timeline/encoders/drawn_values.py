@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.columns.group_by import sum_by
 from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
 from timeline.layers import SLICES, SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices
@@ -122,9 +123,8 @@ def count_codes(
     ]
     every = np.concatenate([np.empty(0, np.int32), *(codes for codes, _ in parts)])
     found, which = np.unique(every, return_inverse=True)
-    count = np.zeros(len(found), np.int64)
-    np.add.at(count, which, np.concatenate([count[:0], *(count for _, count in parts)]))
-    return found, count
+    counts = np.concatenate([np.empty(0, np.int64), *(count for _, count in parts)])
+    return found, sum_by(which, counts, len(found))
 
 
 class NumberOfCode:

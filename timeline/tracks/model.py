@@ -207,6 +207,12 @@ class Track:
     rank: int | None = None
 
     @property
+    def last_arrow(self) -> int:
+        """Return the greatest arrow number that touches it, 0 if there is none."""
+        content = self.content
+        return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0
+
+    @property
     def size_layer(self) -> SizeLayer | None:
         """Return the layer that it shares a resolution with; None if it only holds other rows."""
         if isinstance(self.content, Slices):

@@ -108,19 +108,16 @@ def paint_overview(
     steps = _Steps.of(facts)
     if not len(steps):
         return
-    strings = StringPool()
     start_ns, end_ns = steps.begin_ns, steps.stop_ns
-    drawn = _drawn(steps, strings, facts, slowest)
+    drawn = _drawn(steps, painter.strings, facts, slowest)
     meaning = descriptions.STEPS_OF_ALL_RANKS if len(facts) > 1 else descriptions.STEPS_OF_ONE_RANK
-    root = painter.add_stacked_row(STEPS, None, 0, drawn, strings, meaning)
-    lengths = strings.codes(_length_labels(steps))
+    root = painter.add_stacked_row(STEPS, None, 0, drawn, meaning)
+    lengths = painter.strings.codes(_length_labels(steps))
     painter.add_flat_row(
         LENGTHS,
         root,
         1,
         SliceTable(start_ns, end_ns, lengths, SliceKind.STEP),
-        strings,
-        None,
         descriptions.LENGTHS_OF_STEPS,
     )
 
@@ -157,9 +154,8 @@ def paint_steps_of_run(
     steps = _Steps.of(facts)
     if not len(steps):
         return
-    strings = StringPool()
-    drawn = _drawn(steps, strings, facts, None)
-    painter.add_flat_row(run, parent, order, drawn, strings, None, descriptions.STEPS_OF_ALL_RANKS)
+    drawn = _drawn(steps, painter.strings, facts, None)
+    painter.add_flat_row(run, parent, order, drawn, descriptions.STEPS_OF_ALL_RANKS)
 
 
 def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:

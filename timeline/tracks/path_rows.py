@@ -34,16 +34,11 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
     """
     if not len(path.segments):
         return tuple(tracks)
-    painter, strings = Painter(), StringPool()
-    painter.tracks = list(tracks)
-    arrow = 1 + max((_last_arrow(track) for track in tracks), default=0)
+    painter = Painter(list(tracks))
+    strings = painter.strings
+    arrow = 1 + max((track.last_arrow for track in tracks), default=0)
     root = painter.add_stacked_row(
-        CRITICAL_PATH,
-        None,
-        0,
-        _drawn(path, strings),
-        strings,
-        descriptions.CRITICAL_PATH,
+        CRITICAL_PATH, None, 0, _drawn(path, strings), descriptions.CRITICAL_PATH
     )
     stays = _Stays.of(path.segments)
     table = _drawn_stays(path, stays, strings)
@@ -58,18 +53,10 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
             root,
             order,
             replace(table, rows=rows),
-            strings,
             descriptions.PATH_OF_RANK,
         )
     _connect(painter.tracks, first, lanes, stays, arrow)
     return tuple(painter.tracks)
-
-
-def _last_arrow(track: Track) -> int:
-    """Return the greatest arrow number that touches a track, 0 if there is none."""
-    if not isinstance(track.content, Slices):
-        return 0
-    return int(track.content.arrows.arrow.max(initial=0))
 
 
 def _named_rank(path: CriticalPath, rank: int, *, is_read: bool) -> str:

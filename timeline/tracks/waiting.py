@@ -13,7 +13,6 @@ from timeline.analysis.waits.pipeline import Pairs
 from timeline.analysis.waits.waiting import Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
-from timeline.columns.strings import StringPool
 from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
@@ -140,8 +139,8 @@ def _with_row(
     waited = waits.take(waits.waited_ns > 0)
     if folder is None or not len(waited):
         return tuple(tracks)
-    painter, strings, ops = Painter(), StringPool(), collectives.ops
-    painter.tracks = tracks
+    painter, ops = Painter(tracks, rank=rank), collectives.ops
+    strings = painter.strings
     start_ns = ops.start_ns[waited.row]
     named = strings.codes(collectives.strings)[ops.name[waited.row]]
     painter.add_flat_row(
@@ -159,8 +158,6 @@ def _with_row(
             ],
             category=Category.WAIT,
         ),
-        strings,
-        rank,
         descriptions.WAITING,
     )
     return tuple(painter.tracks)
@@ -176,10 +173,9 @@ def _with_late(tracks: tuple[Track, ...], rank: int, late: Lateness) -> tuple[Tr
     folder = _overlap_folder(tracks)
     if folder is None or not len(late):
         return tracks
-    painter = Painter()
-    painter.tracks = list(tracks)
+    painter = Painter(list(tracks), rank=rank)
     samples = Samples(late.start_ns, late.late_ns / 1000, "us")
-    painter.add_counter(LATE, folder, _ORDER_OF_LATE, samples, rank, descriptions.LATE)
+    painter.add_counter(LATE, folder, _ORDER_OF_LATE, samples, descriptions.LATE)
     return tuple(painter.tracks)
 
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Int64, Rows, column, rows_of_runs, sort_rows
+from timeline.columns.columns import Bool, Codes, Int64, column, sort_rows
 from timeline.columns.distinct import distinct
-from timeline.columns.intervals import IntervalSet, union
+from timeline.columns.intervals import IntervalSet, cut_at, union
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
@@ -89,33 +89,6 @@ class CallStretches(Spans):
 
     stretch: Int64 = column(np.int64)
     call: Int64 = column(np.int64)
-
-
-def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
-    """Cut intervals at all edges inside them.
-
-    Args:
-        start_ns, end_ns: (n,) none is empty.
-        edges_ns: (k,) ascending, each once.
-
-    Returns:
-        of: (m,) the interval that each part belongs to, ascending; then its start and its end.
-
-    >>> of, start_ns, end_ns = cut_at(np.array([0, 9]), np.array([4, 10]), np.array([1, 4, 9]))
-    >>> of.tolist(), start_ns.tolist(), end_ns.tolist()
-    ([0, 0, 1], [0, 1, 9], [1, 4, 10])
-    """
-    first = np.searchsorted(edges_ns, start_ns, side="right")
-    count = np.maximum(np.searchsorted(edges_ns, end_ns, side="left") - first, 0)
-    of = np.repeat(np.arange(len(start_ns)), count + 1)
-    last = np.cumsum(count + 1) - 1
-    is_first, is_last = np.zeros(len(of), np.bool_), np.zeros(len(of), np.bool_)
-    is_first[last - count], is_last[last] = True, True
-    edges = edges_ns[rows_of_runs(first, count)]
-    begins_ns, ends_ns = np.empty(len(of), np.int64), np.empty(len(of), np.int64)
-    begins_ns[is_first], begins_ns[~is_first] = start_ns, edges
-    ends_ns[is_last], ends_ns[~is_last] = end_ns, edges
-    return of, begins_ns, ends_ns
 
 
 def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallWindow]:

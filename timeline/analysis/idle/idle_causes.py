@@ -12,7 +12,6 @@ from timeline.analysis.cut import Cut
 from timeline.analysis.idle.host_calls import (
     Calls,
     CallWindow,
-    cut_at,
     fetching_names,
     names_waiting_for_data,
     names_waiting_for_device,
@@ -30,8 +29,9 @@ from timeline.analysis.idle.launches import DeviceItems, device_items, values_at
 from timeline.analysis.overlap import Overlap
 from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct, rows_by_value
-from timeline.columns.intervals import IntervalSet, open_at, subtract, union, union_of_sets
+from timeline.columns.distinct import distinct, matched_rows
+from timeline.columns.group_by import sum_by
+from timeline.columns.intervals import IntervalSet, cut_at, open_at, subtract, union, union_of_sets
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, Spans, StepPart, Tasks
@@ -199,8 +199,7 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
 
 def _least_gap_ns(gaps: Gaps, stretches: IdleStretches, ends: _Ends) -> int:
     """Return the device's own minimum gap, from gaps that the host does not explain."""
-    idle_ns = np.zeros(len(gaps), np.int64)
-    np.add.at(idle_ns, stretches.gap, stretches.end_ns - stretches.start_ns)
+    idle_ns = sum_by(stretches.gap, stretches.end_ns - stretches.start_ns, len(gaps))
     length_ns = gaps.end_ns - gaps.start_ns
     without_copies = idle_ns == length_ns
     early = ends.launch_end_ns <= gaps.start_ns - LONG_BEFORE_NS
@@ -345,11 +344,9 @@ class _Parting:
     ) -> Iterator[tuple[CallWindow, Rows]]:
         """Yield the calls on the thread of a host row in some pieces, and the piece of each."""
         host = self._host
-        threads = host.thread[host_rows[some]]
-        asking = dict(rows_by_value(threads))
-        for thread, of_thread in rows_by_value(host.thread, distinct(threads)):
+        for asking, of_thread in matched_rows(host.thread[host_rows[some]], host.thread):
             calls = Calls(host.start_ns[of_thread], host.end_ns[of_thread], of_thread)
-            pieces = some[asking[thread]]
+            pieces = some[asking]
             for window in part_by_call(calls, start_ns[pieces], end_ns[pieces]):
                 yield window, pieces[window.stretches.stretch]
 

@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.idle.host_calls import capture_edges, launching_names
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_values, rows_by_value
-from timeline.columns.intervals import IntervalSet, subtract, union, union_of_sets
+from timeline.columns.intervals import IntervalSet, open_at_by_key, subtract, union, union_of_sets
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
@@ -169,19 +169,16 @@ def _queued(records: Records, launch: Int64) -> Int64:
     queued = np.full(len(launch), NO_ID)
     host = records.host
     put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
-    launched = np.flatnonzero(launch != NO_ID)
-    threads = host.thread[launch[launched]]
-    taken_threads = host.thread[taken]
-    some = distinct(taken_threads)
-    launched_on = dict(rows_by_value(threads, some))
-    for thread, rows in rows_by_value(taken_threads, some):
-        of_thread = rows[np.argsort(host.start_ns[taken[rows]], kind="stable")]
-        asked = launched[launched_on[thread]]
-        moments_ns = host.start_ns[launch[asked]]
-        start_ns, end_ns = host.start_ns[taken[of_thread]], host.end_ns[taken[of_thread]]
-        at = np.searchsorted(start_ns, moments_ns, side="right") - 1
-        inside = (at >= 0) & (end_ns[np.maximum(at, 0)] >= moments_ns)
-        queued[asked[inside]] = put[of_thread[at[inside]]]
+    known = np.flatnonzero(launch != NO_ID)
+    calls = launch[known]
+    at = open_at_by_key(
+        host.thread[calls],
+        host.start_ns[calls],
+        host.thread[taken],
+        host.start_ns[taken],
+        host.end_ns[taken] + 1,
+    )
+    queued[known] = np.append(put, NO_ID)[at]
     return queued
 
 

@@ -11,7 +11,11 @@ import numpy as np
 from timeline.analysis.idle.host_calls import Calls, names_waiting_for_device, part_by_call
 from timeline.analysis.idle.launches import DeviceItems, device_items
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
-from timeline.columns.distinct import are_first, distinct, distinct_values, rows_by_value
+from timeline.columns.distinct import (
+    are_first,
+    distinct_values,
+    matched_rows,
+)
 from timeline.columns.group_by import sum_rows
 from timeline.columns.intervals import open_at, union
 from timeline.columns.strings import NO_NAME, StringPool
@@ -154,12 +158,10 @@ def before_on_device(records: Records, items: DeviceItems) -> Rows:
     waits = np.flatnonzero(_waits(records))
     before = last.copy()
     on_streams = np.flatnonzero(~items.is_op)
-    streams = distinct(items.stream[on_streams])
-    waits_of = dict(rows_by_value(tasks.stream[waits], streams))
-    for stream, places in rows_by_value(items.stream[on_streams], streams):
+    for places, of_stream in matched_rows(items.stream[on_streams], tasks.stream[waits]):
         on_this = on_streams[places]
         on_stream = _Ends(items, on_this).before_items(items, on_this)
-        stream_waits = waits[waits_of[stream]]
+        stream_waits = waits[of_stream]
         idle_since_ns = np.where(on_stream >= 0, items.end_ns[on_stream], NO_TIME)
         if len(waits):
             waited = _waited_between(tasks, stream_waits, idle_since_ns, items.start_ns[on_this])
@@ -349,11 +351,8 @@ def _with_calls(
     since_ns = np.maximum(since_ns, items.start_ns.min(initial=np.iinfo(np.int64).max))
     rows = np.flatnonzero(kept & (since_ns < items.asked_ns) & (asked != NO_ID))
     call, call_ns = items.call.copy(), items.call_ns.copy()
-    threads = host.thread[asked[rows]]
-    some = distinct(threads)
-    asking = dict(rows_by_value(threads, some))
-    for thread, on_thread in rows_by_value(host.thread, some):
-        asking_rows = rows[asking[thread]]
+    for asking, on_thread in matched_rows(host.thread[asked[rows]], host.thread):
+        asking_rows = rows[asking]
         calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
         call[asking_rows], call_ns[asking_rows] = longest_calls(
             calls, host.name, since_ns[asking_rows], items.asked_ns[asking_rows]

@@ -22,7 +22,7 @@ from timeline.columns.columns import (
     rows_of_runs,
 )
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import sum_rows
+from timeline.columns.group_by import sum_by, sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import (
@@ -218,7 +218,7 @@ def _operator_times(
     launched = kernels.place != NO_CALL
     place = kernels.place[launched]
     count = operators.totals(np.bincount(place, minlength=len(operators)))
-    total_ns = operators.totals(_summed(operators, place, kernels.length_ns[launched]))
+    total_ns = operators.totals(sum_by(place, kernels.length_ns[launched], len(operators)))
     sizes, held_ns = _allocated(records, operators)
     shown = _shown(records, operators, count, rules.max_kernels)
     rows = operators.row[shown]
@@ -232,13 +232,6 @@ def _operator_times(
         operators.totals(held_ns)[shown],
     )
     return _grouped(every)
-
-
-def _summed(operators: CallTree, place: Rows, values: Int64) -> Int64:
-    """Return the exact sum of the values at each place."""
-    sums = np.zeros(len(operators), np.int64)
-    np.add.at(sums, place, values)
-    return sums
 
 
 def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> Rows:
@@ -298,8 +291,8 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
     released = allocations.end_ns != NO_TIME
     held_ns = np.where(released, allocations.end_ns - allocations.start_ns, 0)
     return (
-        _summed(operators, place[known], allocations.size_bytes[known]),
-        _summed(operators, place[known], held_ns[known]),
+        sum_by(place[known], allocations.size_bytes[known], len(operators)),
+        sum_by(place[known], held_ns[known], len(operators)),
     )
 
 
@@ -376,10 +369,8 @@ def _module_times(
 
 def _by_path(path: Int64, lengths_ns: Int64, count: int) -> Int64:
     """Return the exact sum of lengths by path, (count,), ignoring lengths without a path."""
-    sums = np.zeros(count, np.int64)
     known = path > NO_PATH
-    np.add.at(sums, path[known], lengths_ns[known])
-    return sums
+    return sum_by(path[known], lengths_ns[known], count)
 
 
 def _backward_paths(records: Records, operators: CallTree, modules: CallTree, path: Int64) -> Int64:

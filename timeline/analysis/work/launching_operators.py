@@ -23,7 +23,7 @@ from timeline.analysis.work.framework_calls import (
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.distinct import distinct, distinct_pairs, matched_rows
 from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
@@ -388,12 +388,7 @@ def find_chains(
     has_gradient[pairs[0]] = True
     empty = CallChains.of(len(asked), {})
     columns = {name: np.array(values) for name, values in empty.columns().items()}
-    threads = host.thread[calls_around]
-    asked_threads = host.thread[asked]
-    some = distinct(asked_threads)
-    asking = dict(rows_by_value(asked_threads, some))
-    for thread, of_thread in rows_by_value(threads, some):
-        here = asking[thread]
+    for here, of_thread in matched_rows(host.thread[asked], host.thread[calls_around]):
         lane = _Lane.of(host, calls_around[of_thread], kinds[of_thread], asked[here])
         chains = lane.chains(calls, paths, forward_of, has_gradient)
         at = lane.around(host, asked[here])

@@ -22,7 +22,7 @@ from timeline.columns.columns import (
     column,
 )
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.group_by import group_by, sum_rows
+from timeline.columns.group_by import group_by, sum_by, sum_rows
 from timeline.columns.nesting import open_around
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
@@ -231,9 +231,7 @@ def _communicating(
     lengths_ns = ops.end_ns - ops.start_ns
     keys = {"type": strings.translate(ops.name, pool, collective_kind)}
     if most_names:
-        name_ns = np.zeros(len(pool), np.int64)
-        np.add.at(name_ns, ops.name, lengths_ns)
-        named = _longest_names(name_ns, most_names)[ops.name]
+        named = _longest_names(sum_by(ops.name, lengths_ns, len(pool)), most_names)[ops.name]
         keys["name"] = strings.translate(np.where(named, ops.name, np.int32(NO_NAME)), pool)
     waited_ns = None if waits is None else waits.ops
     return _times(keys, lengths_ns, waited_ns, communication=True)
@@ -503,8 +501,6 @@ def task_flops(records: Records) -> TaskFlops | None:
 def _sum_by_code(code: Int64, values: Int64, count: int) -> Int64:
     """Return the sum over the units of each name, NO_ID if there is none."""
     given = values != NO_ID
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, code[given], values[given])
     has_value = np.zeros(count, np.bool_)
     has_value[code[given]] = True
-    return np.where(has_value, sums, NO_ID)
+    return np.where(has_value, sum_by(code[given], values[given], count), NO_ID)
