@@ -1,4 +1,4 @@
-"""Nested intervals: order and depth of their edges, parents, and the open interval at a time."""
+"""Nested intervals: order and depth of their edges, and the open interval at a time."""
 
 from __future__ import annotations
 
@@ -53,26 +53,6 @@ def order_edges(start_ns: Int64, end_ns: Int64) -> Edges:
     Intervals that cross are ordered too, but then `Edges.nested` is false and a stack machine such
     as Perfetto's would close the wrong one.
     """
-    edges = _edges_by_stack(start_ns, end_ns)
-    return _edges_by_sorting(start_ns, end_ns) if edges is None else edges
-
-
-def _edges_by_stack(start_ns: Int64, end_ns: Int64) -> Edges | None:
-    """Return the edges of intervals; None if some cross or the compiled module is missing."""
-    if _nesting is None:
-        return None
-    order = _by_start(start_ns, end_ns)
-    if order is not None:
-        start_ns, end_ns = start_ns[order], end_ns[order]
-    columns = _nesting.edges(start_ns.tobytes(), end_ns.tobytes())
-    if columns is None:
-        return None
-    row, time_ns, depth = (np.frombuffer(columns[at], np.int64) for at in (0, 2, 3))
-    row = row if order is None else order[row]
-    return Edges(row, np.frombuffer(columns[1], np.bool_), time_ns, depth)
-
-
-def _edges_by_sorting(start_ns: Int64, end_ns: Int64) -> Edges:
     empty = start_ns == end_ns
     some, none = np.flatnonzero(~empty), np.flatnonzero(empty)
     # Among beginnings the longer one is outer, among ends the later start is inner. Equal
@@ -256,31 +236,8 @@ def _events_of(edges: Edges, before_ns: int) -> Events:
     return Events(edges.row[at], since_ns[at], since_ns[at + ended], begins, ~begins | ended)
 
 
-def find_parents(edges: Edges) -> Rows:
-    """Return the innermost interval around each of nested intervals, (n,) rows, -1 for none."""
-    if _nesting is None:
-        return _parents_by_sorting(edges)
-    columns = edges.row.astype(np.int64, copy=False), edges.is_end, edges.depth
-    return _rows_of(_nesting.parents(*(column.tobytes() for column in columns)))
-
-
 def _rows_of(column: bytes) -> Rows:
     return np.frombuffer(column, np.int64).astype(np.intp, copy=False)
-
-
-def _parents_by_sorting(edges: Edges) -> Rows:
-    begins = np.flatnonzero(~edges.is_end)
-    parent = np.full(len(begins), -1, np.intp)
-    if not len(begins):
-        return parent
-    depth, count = edges.depth[begins], len(edges.row)
-    key = depth * count + begins
-    by_key = np.argsort(key)
-    inner = np.flatnonzero(depth > 0)
-    wanted = (depth[inner] - 1) * count + begins[inner]
-    around = by_key[np.searchsorted(key[by_key], wanted) - 1]
-    parent[edges.row[begins[inner]]] = edges.row[begins[around]]
-    return parent
 
 
 def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:

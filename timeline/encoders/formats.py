@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from timeline.encoders.pieces import (
     GZIPPED,
@@ -15,10 +16,13 @@ from timeline.encoders.pieces import (
     PLAIN,
     Compression,
     Packing,
-    TraceEncoder,
 )
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline, Track
+
+if TYPE_CHECKING:
+    from timeline.encoders.chrome import ChromeEncoder
+    from timeline.encoders.perfetto import PerfettoEncoder
 
 TEXT_BATCH_ELEMENTS = 1 << 12
 """Text is made slowly, and progress is told by batches."""
@@ -58,7 +62,7 @@ class Format:
                 do="Write .pftrace instead, or take a part of it with --window or --steps.",
             )
 
-    def encoder(self, tracks: Sequence[Track], first_ns: int) -> TraceEncoder:
+    def encoder(self, tracks: Sequence[Track], first_ns: int) -> ChromeEncoder | PerfettoEncoder:
         """Return what encodes timelines of these rows, or some of them, that begin at first_ns."""
         if self.name == "json":
             from timeline.encoders.chrome import ChromeEncoder

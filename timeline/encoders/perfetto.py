@@ -33,7 +33,7 @@ from timeline.encoders.protobuf_rows import (
     encode_rows,
     varint,
 )
-from timeline.encoders.sequences import JoinedSlices, SequenceNames, UsedStrings, join_slices
+from timeline.encoders.sequences import SequenceNames, UsedStrings
 from timeline.layers import ArgsMessage
 from timeline.ranges import check_order
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
@@ -96,20 +96,21 @@ def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterato
 
 
 def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
-    joined = [
-        UsedStrings.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
+    contents = [
+        UsedStrings.by(track.content) if isinstance(track.content, Slices) else track.content
+        for track in tracks
     ]
-    names = SequenceNames.of([one for one in joined if isinstance(one, UsedStrings)])
+    names = SequenceNames.of([one for one in contents if isinstance(one, UsedStrings)])
     own_track = tracks[0] if len(tracks) == 1 else None
     yield _opening_packet(sequence, names, own_track)
     clock = _clock_packet(sequence, first_ns)
-    for one in joined:
-        if isinstance(one, UsedStrings):
-            yield from _encode_slices(one, names, sequence, first_ns, clock, own_track is not None)
-        elif isinstance(one.content, Samples):
-            yield clock
-            track = b"" if own_track else _TRACK_UUID + varint(track_uuid(one.id))
-            yield from _encode_samples(one.content, sequence, first_ns, track)
+    for track, content in zip(tracks, contents, strict=True):
+        yield clock
+        uuid = b"" if own_track else _TRACK_UUID + varint(track_uuid(track.id))
+        if isinstance(content, UsedStrings):
+            yield from _encode_slices(content, names, sequence, first_ns, uuid)
+        elif content is not None:
+            yield from _encode_samples(content, sequence, first_ns, uuid)
 
 
 def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[Track]]]:
@@ -167,21 +168,6 @@ def _clock_packet(sequence: int, first_ns: int) -> bytes:
     return bytes(trace.SerializeToString())
 
 
-def _events(
-    joined: JoinedSlices, first_ns: int, at_once: int
-) -> Iterator[tuple[Events, Bool | None]]:
-    """All events in order, some at a time, and which are the first of several tracks."""
-    if len(joined.tracks) > 1:
-        events, begins = joined.events(first_ns)
-        for first in range(0, len(events), at_once):
-            some = slice(first, first + at_once)
-            yield events.between(some.start, some.stop), begins[some]
-        return
-    make = _nested_events if joined.slices.nested else _flat_events
-    for events in make(joined.slices, first_ns, at_once):
-        yield events, None
-
-
 def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Events]:
     for first in range(0, len(slices), at_once):
         start_ns = slices.start_ns[first : first + at_once]
@@ -202,49 +188,33 @@ def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Eve
 
 
 def _encode_slices(
-    used: UsedStrings,
-    names: SequenceNames,
-    sequence: int,
-    first_ns: int,
-    clock: bytes,
-    own_track: bool,
+    used: UsedStrings, names: SequenceNames, sequence: int, first_ns: int, track: bytes
 ) -> Iterator[bytes]:
-    """Return the packets of slices; own_track: whether their sequence has no other track."""
-    slices, joined = used.slices, used.joined
+    """Return the packets of slices; track: the field that names theirs, empty by default."""
+    slices = used.slices
     event_names = used.events.drawn(names.events)
     colour_iids = used.colour_numbers(names.colours)
     args = _Args(used, names)
     category = _CATEGORY_IID + varint(names.categories[slices.category.value])
     arrows = _Arrows(slices)
-    uuids = np.array([track_uuid(track.id) for track in joined.tracks], np.int64)
     widest = 64 + 10 * arrows.most + event_names.longest + args.longest
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // widest)
-    if len(uuids) == 1:
-        yield clock
+    make = _nested_events if slices.nested else _flat_events
     row_bytes = _row_bytes(slices)
-    every = one_by_one(
-        _events(joined, first_ns, rows_at_once), lambda some: len(some[0]) * row_bytes
-    )
-    for events, begins_track in every:
+    every = one_by_one(make(slices, first_ns, rows_at_once), lambda some: len(some) * row_bytes)
+    for events in every:
         row = _places(events)
-        track: list[Piece] = []
-        if not own_track:
-            track = [Bytes(_TRACK_UUID), Varint(uuids[joined.track[row]])]
         begin: list[Piece] = [
-            Bytes(_TYPE_BEGIN),
-            *track,
-            Bytes(category),
+            Bytes(_TYPE_BEGIN + track + category),
             *event_names.pieces(_NAME_IID, _NAME, slices.name[row]),
             *args.encoded(row),
             *_coloured(colour_iids, slices, row),
             *arrows.encoded(row),
         ]
-        packets: list[Piece] = [
+        packets = [
             _event(events.begin_ns, sequence, begin, events.begins),
-            _event(events.end_ns, sequence, [Bytes(_TYPE_END), *track], events.ends),
+            _event(events.end_ns, sequence, [Bytes(_TYPE_END + track)], events.ends),
         ]
-        if begins_track is not None:
-            packets.insert(0, Bytes(clock, begins_track))
         yield encode_rows(packets, len(events))
 
 

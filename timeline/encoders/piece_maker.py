@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from timeline.encoders.formats import Format
 from timeline.encoders.pieces import (
@@ -18,13 +18,16 @@ from timeline.encoders.pieces import (
     Compression,
     Packing,
     Piece,
-    TraceEncoder,
     TrackBatch,
     batch_tracks,
     in_file_order,
     join_pieces,
 )
 from timeline.tracks.model import Timeline, Track
+
+if TYPE_CHECKING:
+    from timeline.encoders.chrome import ChromeEncoder
+    from timeline.encoders.perfetto import PerfettoEncoder
 
 THREADS = min(4, os.cpu_count() or 1)
 """Threads that encode; most of what they do lets others run meanwhile."""
@@ -184,6 +187,9 @@ def encode_timeline(
 
 
 def _make(
-    encoder: TraceEncoder, packing: Packing, batch: TrackBatch, compression: Compression
+    encoder: ChromeEncoder | PerfettoEncoder,
+    packing: Packing,
+    batch: TrackBatch,
+    compression: Compression,
 ) -> Piece:
     return packing.pack(encoder.encode(batch), compression)

@@ -20,7 +20,7 @@ from timeline.columns.strings import StringPool
 from timeline.encoders.drawn_values import count_codes
 from timeline.encoders.protobuf_rows import varint
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
-from timeline.tracks.model import ArgKind, Arrows, Samples, Slices, Timeline, Track
+from timeline.tracks.model import ArgKind, Arrows, Samples, Slices, Track
 
 _BEST_LEVEL = 9
 """On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
@@ -269,65 +269,31 @@ class Piece:
         return len(self.body)
 
 
-class TraceEncoder(Protocol):
-    """Encodes a timeline in parts; those of batches may stand in any order.
+class Packing:
+    """Compresses pieces, and completes a file of them; this one compresses nothing."""
 
-    It knows the rows of the timeline and nothing of their slices.
-    """
-
-    def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """Return what comes first: facts about the timeline, and its rows."""
-        ...
-
-    def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """Return the slices and samples of a batch; arrows: with the bytes of their arrows too."""
-        ...
-
-    def closing(self, tracks: Sequence[Track]) -> Iterator[bytes]:
-        """Return what comes last, given all tracks as they were encoded."""
-        ...
-
-
-class Packing(Protocol):
-    """Compresses pieces, and completes a file of them."""
-
-    before: bytes
+    before = b""
     """What a file begins with."""
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
         """Compress parts of a file, each whole in itself, into one piece."""
-        ...
+        del compression
+        return Piece(b"".join(parts))
 
     def after(self, pieces: Iterable[Piece]) -> bytes:
         """Return what a file of these pieces ends with; as long for any."""
-        ...
+        del pieces
+        return b""
 
 
-class _Packets:
+class _Packets(Packing):
     """Packets that hold compressed ones, as every version of Perfetto since 2018 reads them."""
-
-    before = b""
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
         return Piece(b"".join(_compressed_packet(block, compression) for block in _blocks(parts)))
 
-    def after(self, _pieces: Iterable[Piece]) -> bytes:
-        return b""
 
-
-class _Plain:
-    """Nothing is compressed."""
-
-    before = b""
-
-    def pack(self, parts: Iterable[bytes], _compression: Compression) -> Piece:
-        return Piece(b"".join(parts))
-
-    def after(self, _pieces: Iterable[Piece]) -> bytes:
-        return b""
-
-
-class _Gzipped:
+class _Gzipped(Packing):
     """One gzip stream, of which each piece ends at a whole byte and refers to no other."""
 
     before = _GZIP_HEAD
@@ -350,9 +316,7 @@ class _Gzipped:
         return _LAST_BLOCK + struct.pack("<II", checksum, size % (1 << 32))
 
 
-PACKETS: Packing = _Packets()
-PLAIN: Packing = _Plain()
-GZIPPED: Packing = _Gzipped()
+PACKETS, PLAIN, GZIPPED = _Packets(), Packing(), _Gzipped()
 
 
 def join_pieces(packing: Packing, pieces: Iterable[Piece]) -> Iterator[bytes]:
@@ -394,25 +358,23 @@ class PieceStore:
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(MOST_BYTES_IN_MEMORY)  # noqa: SIM115
-        self._places: dict[int, tuple[int, int]] = {}
-        self._light: dict[int, Piece] = {}
+        self._places: dict[int, tuple[int, int, Piece]] = {}
+        """By number: where the bytes of a piece begin, how many they are, and the rest of it."""
         self._end = 0
 
     def put(self, number: int, piece: Piece) -> None:
         """Hold a piece."""
         self._file.seek(self._end)
         self._file.write(piece.body)
-        self._places[number] = self._end, len(piece)
-        self._light[number] = Piece(b"", piece.raw_bytes, piece.checksum)
+        self._places[number] = self._end, len(piece), replace(piece, body=b"")
         self._end += len(piece)
 
     def pieces(self) -> Iterator[Piece]:
         """All pieces in order of their numbers."""
         for number in sorted(self._places):
-            first, size = self._places[number]
+            first, size, light = self._places[number]
             self._file.seek(first)
-            light = self._light[number]
-            yield Piece(self._file.read(size), light.raw_bytes, light.checksum)
+            yield replace(light, body=self._file.read(size))
 
     def __enter__(self) -> PieceStore:
         return self

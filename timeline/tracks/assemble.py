@@ -14,10 +14,14 @@ from timeline.columns.columns import Int64
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track
-from timeline.tracks.overview import difference, paint_overview, paint_steps_of_run
+from timeline.tracks.overview import (
+    difference,
+    paint_overview,
+    paint_steps_of_run,
+    with_critical_path,
+)
 from timeline.tracks.painter import Painter, SliceTable, integers
 from timeline.tracks.partition import is_partition, with_sums
-from timeline.tracks.path_rows import with_critical_path
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
     NOTHING_TO_POINT_AT,
