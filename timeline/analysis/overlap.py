@@ -260,7 +260,6 @@ def overlap_by_launch(
 
 
 def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, IntervalSet]:
-    """Return the time that the rule adds before and after."""
     span = stretches.span_ns
     start_ns, end_ns = span or (0, 0)
     before_ns = start_ns if span is None or rule.start_ns is None else rule.start_ns

@@ -97,7 +97,6 @@ class _Marked:
 
 
 def _derive_all(records: Records, marked: set[int], operators: StepOperators) -> Iterator[Steps]:
-    """Yield the steps of each graph without marked steps."""
     graphs = [graph for graph in distinct(records.tasks.graph).tolist() if graph not in marked]
     if not graphs:
         return
@@ -441,7 +440,6 @@ def step_periods(steps: Steps, membership: Membership) -> tuple[Int64, Int64]:
 
 
 def _counted(membership: Membership, count: int) -> tuple[Int64, Int64]:
-    """Return the number of device tasks and communication ops of each step."""
     tasks, ops = (
         np.bincount(step[step >= 0], minlength=count).astype(np.int64)
         for step in (membership.tasks, membership.ops)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Codes, Columnar, Int64, Rows, rows_of_runs, take
+from timeline.columns.columns import Bool, Codes, Columnar, Int64, Rows, rows_of_runs, take
 from timeline.columns.distinct import matched_rows
 
 NEVER_NS = np.iinfo(np.int64).max
@@ -113,6 +113,21 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
 def intersect(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     """Return the time that both sets cover."""
     return subtract(left, subtract(left, right))
+
+
+def are_touching(start_ns: Int64, end_ns: Int64, intervals: IntervalSet) -> Bool:
+    """Return a mask of intervals (n,), maybe empty ones, that share time with any of a set.
+
+    >>> some = union(np.array([2, 8]), np.array([4, 9]))
+    >>> are_touching(np.array([0, 0, 3, 4]), np.array([2, 3, 3, 9]), some).tolist()
+    [False, True, True, True]
+    """
+    if not len(intervals):
+        return np.zeros(len(start_ns), np.bool_)
+    at = np.searchsorted(intervals.end_ns, start_ns, side="right")
+    begins_ns = intervals.start_ns[np.minimum(at, len(intervals) - 1)]
+    touching: Bool = (at < len(intervals)) & ((begins_ns < end_ns) | (begins_ns <= start_ns))
+    return touching
 
 
 def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:

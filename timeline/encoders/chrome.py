@@ -176,7 +176,6 @@ def _way(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
 
 
 def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
-    """Return the names from the root down to a track."""
     return [seen_name(one.name) for one in _way(track, tracks)]
 
 

@@ -219,7 +219,6 @@ def _encode_slices(
 
 
 def _row_bytes(slices: Slices) -> int:
-    """Return what a slice takes of the columns of its track."""
     its = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
     return its + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
 
@@ -319,12 +318,10 @@ class _Args:
 
 
 def _real(values: npt.NDArray[Any]) -> Float64:
-    """Real numbers as they are drawn."""
     return round_reals(values.astype(np.float64))
 
 
 def _text(texts: DrawnTexts, codes: npt.NDArray[Any]) -> list[Piece]:
-    """Return a string as the value of an annotation."""
     return texts.pieces(_ANNOTATION_STRING_IID, _ANNOTATION_STRING, codes)
 
 

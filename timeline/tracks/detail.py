@@ -49,7 +49,6 @@ from timeline.units import spell_count
 
 
 def _paint_hardware(drawing: LayerDrawing) -> None:
-    """Draw every device task on the row of its stream."""
     painter, records = drawing.painter, drawing.rank.detail
     parent, tasks = drawing.add_row(records.hardware), records.tasks
     every = SliceTable(
@@ -191,7 +190,6 @@ def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
 
 
 def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
-    """Draw the calls of one host layer by thread."""
     painter, records = drawing.painter, drawing.rank.detail
     host = records.host
     every = SliceTable(
@@ -218,7 +216,6 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
 
 
 def _paint_scopes(drawing: LayerDrawing) -> None:
-    """Draw the scopes of named operators by stream, outermost on top."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     tasks, strings = records.tasks, records.strings
     for order, (stream, rows) in enumerate(rows_by_value(tasks.stream)):
@@ -265,7 +262,6 @@ def _name_missing(missing: Missing) -> str:
 
 
 def _paint_counters(drawing: LayerDrawing) -> None:
-    """Draw counters by group."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     series, samples, strings = records.series, records.samples, records.strings
     groups, rows_of = dict(rows_by_value(series.group)), dict(rows_by_value(samples.series))

@@ -161,6 +161,13 @@ class Slices(Columnar):
             coarse=None,
         )
 
+    def connected(self, slice_: Rows | Int64, arrow: Int64) -> Slices:
+        """Return the slices with further arrow ends (k,), given in any order."""
+        slices = np.concatenate([self.arrows.slice, slice_])
+        arrows = np.concatenate([self.arrows.arrow, arrow])
+        order = np.lexsort((arrows, slices))
+        return replace(self, arrows=Arrows(slices[order], arrows[order]))
+
     def between(self, first: int, stop: int) -> Slices:
         """Return slices `first` to `stop`, with what merged ones stand for."""
         part = self.take(slice(first, stop), self.arrows.between(first, stop))

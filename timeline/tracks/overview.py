@@ -19,7 +19,7 @@ from timeline.layers import SliceKind
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.selection import why_unread
 from timeline.tracks import descriptions
-from timeline.tracks.model import Arrows, Slices, Track
+from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers, names
 from timeline.tracks.root_rows import CRITICAL_PATH, STEPS, SlowStep
 from timeline.tracks.summary import rounded_percent, spent_args
@@ -202,7 +202,6 @@ def _drawn(
 
 
 def _comparison(steps: _Steps) -> list[ArgColumn]:
-    """Return args with the slowest and the fastest rank of each step, and their difference."""
     length_ns = steps.length_ns
     slow, fast = steps.first_by(-length_ns), steps.first_by(length_ns)
     slowest_ns, fastest_ns = length_ns[slow], length_ns[fast]
@@ -217,7 +216,6 @@ def _comparison(steps: _Steps) -> list[ArgColumn]:
 
 
 def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
-    """Return args with how the steps of the only rank were spent."""
     if not len(steps):
         return []
     (rank,) = facts
@@ -273,7 +271,6 @@ def _named_rank(path: CriticalPath, rank: int, *, is_read: bool) -> str:
 
 
 def _drawn_path(path: CriticalPath, strings: StringPool) -> SliceTable:
-    """Return every segment as a slice."""
     segments = path.segments
     what = strings.codes(path.strings)[segments.name]
     kinds = strings.codes(kind.label for kind in PathKind)
@@ -393,8 +390,7 @@ def _connect(
     for row, lane in enumerate(lanes):
         at = np.searchsorted(lane, stay)
         here = np.flatnonzero((at < len(lane)) & (lane[np.minimum(at, len(lane) - 1)] == stay))
-        order = here[np.lexsort((ends[here], at[here]))]
         content = tracks[first + row].content
         assert isinstance(content, Slices)
-        arrows = Arrows(at[order], ends[order])
-        tracks[first + row] = replace(tracks[first + row], content=replace(content, arrows=arrows))
+        content = content.connected(at[here], ends[here])
+        tracks[first + row] = replace(tracks[first + row], content=content)

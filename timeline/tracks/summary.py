@@ -72,7 +72,6 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
 
 
 def _idle_parts(parts: IdleParts, strings: StringPool) -> SliceTable:
-    """Return idle time by cause, with the host call meanwhile."""
     labels = strings.codes(cause.label for cause in CAUSES)
     return SliceTable(
         parts.start_ns,

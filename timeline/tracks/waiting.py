@@ -17,7 +17,7 @@ from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
-from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Samples, Slices, Track
+from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Samples, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
 from timeline.tracks.partition import wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
@@ -235,15 +235,11 @@ def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple
 
 
 def _connected(tracks: Sequence[Track], ends: list[tuple[int, int, int]]) -> tuple[Track, ...]:
-    """Add arrow ends to the tracks: track, slice and arrow of each."""
     connected = list(tracks)
     for number in {track for track, _, _ in ends}:
         content = connected[number].content
         assert isinstance(content, Slices)
         more = np.array([end[1:] for end in ends if end[0] == number], np.int64)
-        slice_ = np.concatenate([content.arrows.slice, more[:, 0]])
-        arrow = np.concatenate([content.arrows.arrow, more[:, 1]])
-        order = np.lexsort((arrow, slice_))
-        arrows = Arrows(slice_[order], arrow[order])
-        connected[number] = replace(connected[number], content=replace(content, arrows=arrows))
+        content = content.connected(more[:, 0], more[:, 1])
+        connected[number] = replace(connected[number], content=content)
     return tuple(connected)

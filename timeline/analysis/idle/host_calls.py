@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64, column, sort_rows
 from timeline.columns.distinct import distinct
-from timeline.columns.intervals import IntervalSet, cut_at, union
+from timeline.columns.intervals import are_touching, cut_at, union
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
@@ -106,7 +106,10 @@ def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallW
     order = np.argsort(start_ns, kind="stable")
     begins_ns, ends_ns = start_ns[order], end_ns[order]
     reach_ns = np.maximum.accumulate(ends_ns)
-    calls = _touching(calls, union(begins_ns, ends_ns))
+    lasting = calls.take(calls.end_ns > calls.start_ns)
+    wanted = are_touching(lasting.start_ns, lasting.end_ns, union(begins_ns, ends_ns))
+    calls = lasting.take(wanted)
+    calls = calls.take(sort_rows(calls.start_ns, -calls.end_ns))
     opened = Calls.empty()
     bounds = list(range(0, len(calls), WINDOW_CALLS)) or [0]
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -148,12 +151,3 @@ def _rows_open(calls: Calls, moments_ns: Int64) -> Int64:
         return np.full(len(moments_ns), NO_ID)
     at = latest_open(calls.start_ns, calls.end_ns, moments_ns)
     return np.where(at >= 0, calls.row[at], NO_ID)
-
-
-def _touching(calls: Calls, stretches: IntervalSet) -> Calls:
-    """Return the calls that overlap intervals, in order of start, outer calls first."""
-    at = np.searchsorted(stretches.end_ns, calls.start_ns, side="right")
-    nearest = np.minimum(at, len(stretches) - 1)
-    touch = (at < len(stretches)) & (stretches.start_ns[nearest] < calls.end_ns)
-    some = calls.take(touch & (calls.end_ns > calls.start_ns))
-    return some.take(sort_rows(some.start_ns, -some.end_ns))

@@ -345,7 +345,6 @@ class _Gathered:
         return moments, kinds
 
     def _own(self, row: Rows) -> Rows:
-        """Return the row of each item among those of its own rank."""
         rank = np.searchsorted(self.first, row, side="right") - 1
         own: Rows = row - self.first[rank]
         return own
@@ -366,7 +365,6 @@ class _Gathered:
 
 
 def _renamed(path: RankPath, strings: StringPool) -> PathItems:
-    """Return the items of a rank with names of the common pool."""
     codes = strings.codes(path.strings)
     items = path.items
     columns = {name: getattr(items, name) for name in items.__dataclass_fields__}
@@ -405,7 +403,6 @@ def path_steps(facts: Sequence[RankFacts]) -> PathSteps:
 
 
 def _spans(facts: Sequence[RankFacts]) -> tuple[list[Int64], Int64, Int64]:
-    """Return graph and number, first start and last device end, of each step of each rank."""
     nothing = [np.empty(0, np.int64)]
     several = any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
     known = [rank.device_start_ns != NO_TIME for rank in facts]

@@ -330,7 +330,6 @@ def leading_items(before: Codes, reached: Bool) -> Bool:
 
 
 def _renumbered(items: PathItems, kept: Bool) -> PathItems:
-    """Return the kept items, with `before` renumbered accordingly."""
     number = np.append(np.cumsum(kept) - 1, NO_ID).astype(np.int32)
     some = items.take(kept)
     return replace(some, before=number[some.before])
@@ -361,7 +360,6 @@ def _with_calls(
 
 
 def _named(records: Records, items: PathItems) -> RankPath:
-    """Return the items with strings of their own."""
     strings = StringPool()
     name = strings.translate(items.name, records.strings)
     call = strings.translate(items.call, records.strings)

@@ -139,7 +139,6 @@ def _tree(host: HostEvents, rows: Rows) -> CallTree:
 
 
 def _operators(records: Records) -> Rows:
-    """Return the host events that are operators, by their category."""
     levels, strings = distinct(records.host.level).tolist(), records.strings
     operator_codes = [code for code in levels if strings[code].lower() in _OPERATOR_LEVELS]
     return np.flatnonzero(np.isin(records.host.level, operator_codes))
@@ -331,7 +330,6 @@ def _grouped(every: OperatorTimes) -> OperatorTimes:
 def _module_times(
     records: Records, operators: CallTree, kernels: _Kernels, strings: StringPool
 ) -> tuple[ModuleTimes, int]:
-    """Return the times of modules, forward and backward, and the number of rows left out."""
     host, pool = records.host, records.strings
     named = [code for code in distinct(host.name).tolist() if pool[code].startswith(MODULE)]
     modules = _tree(host, np.flatnonzero(np.isin(host.name, named)))

@@ -217,7 +217,6 @@ def with_launchers(records: Records) -> Records:
 
 
 def _filled(table: _Table, origins: Launchers, items: DeviceItems, here: Bool) -> _Table:
-    """Return a table with the launchers of the items that are its rows."""
     rows = items.row[here].astype(np.intp)
     columns: dict[str, Any] = {
         name: _put(len(table), rows, values[here]) for name, values in origins.columns().items()
@@ -251,7 +250,6 @@ def launcher_figures(records: Records) -> LauncherFigures:
 def _each(
     records: Records, strings: StringPool, table: Tasks | CommunicationOps, rows: Rows
 ) -> LauncherTimes:
-    """Return a row for each of some rows of a table."""
     lengths_ns = table.end_ns[rows] - table.start_ns[rows]
     names = {name: getattr(table, name)[rows] for name in _NAMES}
     return LauncherTimes.of(

@@ -244,7 +244,6 @@ def computing_rows(tasks: Tasks) -> Iterator[Rows]:
 
 
 def _first_given(*columns: Codes) -> Codes:
-    """Return the first given name of each row among several columns."""
     *before, names = columns
     for earlier in reversed(before):
         names = np.where(earlier == NO_NAME, names, earlier)
@@ -424,7 +423,6 @@ def _runs_of(
 
 
 def _joined(runs: OperatorRuns) -> OperatorRuns:
-    """Merge rows that are equal in all but their sums."""
     return sum_rows(runs, (*_KEYS, "rest"), ("count", "total_ns"))[0]
 
 

@@ -215,6 +215,5 @@ def _apart(unknown: Codes, group: Codes) -> Codes:
 
 
 def _sum_links(times: LinkTimes) -> LinkTimes:
-    """Return one row for each link."""
     keys = ("source_rank", "target_rank", "link", "group")
     return sum_rows(times, keys, ("count", "size_bytes", "total_ns"))[0]

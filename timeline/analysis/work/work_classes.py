@@ -370,7 +370,6 @@ def _class_of_type(kind: str) -> int:
 
 
 def _gpu_class(name: str) -> int:
-    """Return the class of a GPU kernel."""
     lower = name.lower()
     by_kernel = _GPU_CLASSES.get(gpu_kernel_class(name))
     if by_kernel is not None:
