@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from timeline.analysis import sound_records
 from timeline.analysis.sound_records import repeated_rows
 from timeline.columns import chunks
@@ -27,18 +27,11 @@ def test_the_later_of_equal_rows_is_a_copy(
 ) -> None:
     """But for intervals without length, which may well be there twice."""
     spans = sorted(spans) if in_order else spans
-    start_ns, length_ns, stream = np.array(spans, np.int64).reshape(-1, 3).T
-    count = len(spans)
-    table = Tasks.of(
-        count,
-        {
-            "start_ns": start_ns,
-            "end_ns": start_ns + length_ns,
-            "stream": stream,
-            "name": np.zeros(count),
-            "compute": np.ones(count),
-        },
-    )
+    rows = [
+        {"start_ns": start, "end_ns": start + length, "stream": stream}
+        for start, length, stream in spans
+    ]
+    table = table_of(Tasks, rows, name=0, compute=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sound_records, "SORTED_ROWS", sorted_rows)
         patch.setattr(chunks, "CHUNK_ROWS", part_rows)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.work.work_classes import WorkClass, sum_classes, with_work_classes
 from timeline.columns.strings import StringPool
@@ -55,57 +55,54 @@ def records_of(
 ) -> Records:
     """Records in which each kernel is asked for in a call of its own; gradients: rows of calls."""
     strings = StringPool()
-    starts = 1000 * np.arange(len(kernels))
-    rows = [at for at, one in enumerate(kernels) if one.asked_ns is not None]
-    asking = [kernels[at].asked_ns or 0 for at in rows]
     on_gpu = hardware == GPU
-    layers = ["Python"] * len(calls) + ["Runtime" if on_gpu else "Python"] * len(rows)
-    ask = "cudaLaunchKernel" if on_gpu else "Enqueue@x"
-    category = "ac2g" if on_gpu else "async_npu"
-    count = len(calls)
+    asked = [(row, one.asked_ns) for row, one in enumerate(kernels) if one.asked_ns is not None]
+    asking = {
+        "layer": "Runtime" if on_gpu else "Python",
+        "thread": FORWARD,
+        "name": "cudaLaunchKernel" if on_gpu else "Enqueue@x",
+    }
+    ends = [
+        ("ac2g" if on_gpu else "async_npu", call, FlowEnd.TASK, row)
+        for call, (row, _) in enumerate(asked, len(calls))
+    ]
+    ends += [("fwdbwd", source, FlowEnd.HOST, target) for source, target in gradients]
     return Records(
         0,
         strings,
-        tasks=Tasks.of(
-            len(kernels),
-            {
-                "start_ns": 10_000_000 + starts,
-                "end_ns": 10_000_000 + starts + [one.length_ns for one in kernels],
-                "stream": [one.stream for one in kernels],
-                "name": strings.codes(one.name for one in kernels),
-                "op_type": strings.codes(one.type for one in kernels),
-                "task_type": strings.codes(one.core for one in kernels),
-                "compute": [one.compute for one in kernels],
-                "copy": [one.copy for one in kernels],
-            },
+        tasks=table_of(
+            Tasks,
+            [
+                {
+                    "start_ns": start_ns,
+                    "end_ns": start_ns + one.length_ns,
+                    "stream": one.stream,
+                    "name": one.name,
+                    "op_type": one.type,
+                    "task_type": one.core,
+                    "compute": one.compute,
+                    "copy": one.copy,
+                }
+                for start_ns, one in zip(range(10_000_000, 20_000_000, 1000), kernels, strict=False)
+            ],
+            strings,
         ),
-        host=HostEvents.of(
-            count + len(rows),
-            {
-                "start_ns": [*(call.start_ns for call in calls), *asking],
-                "end_ns": [*(call.end_ns for call in calls), *asking],
-                "layer": strings.codes(layers),
-                "thread": [*(call.thread for call in calls), *(FORWARD for _ in rows)],
-                "name": strings.codes([*(call.name for call in calls), *(ask for _ in rows)]),
-            },
+        host=table_of(
+            HostEvents,
+            [
+                *({**asdict(call), "layer": "Python"} for call in calls),
+                *({"start_ns": at_ns, "end_ns": at_ns, **asking} for _, at_ns in asked),
+            ],
+            strings,
         ),
-        flows=Flows.of(
-            len(rows) + len(gradients),
-            {
-                "category": strings.codes(
-                    [*(category for _ in rows), *("fwdbwd" for _ in gradients)]
-                ),
-                "source_kind": [FlowEnd.HOST] * (len(rows) + len(gradients)),
-                "source_row": [
-                    *range(count, count + len(rows)),
-                    *(source for source, _ in gradients),
-                ],
-                "target_kind": [
-                    *(FlowEnd.TASK for _ in rows),
-                    *(FlowEnd.HOST for _ in gradients),
-                ],
-                "target_row": [*rows, *(target for _, target in gradients)],
-            },
+        flows=table_of(
+            Flows,
+            [
+                dict(zip(("category", "source_row", "target_kind", "target_row"), end, strict=True))
+                for end in ends
+            ],
+            strings,
+            source_kind=FlowEnd.HOST,
         ),
         hardware=hardware,
     )

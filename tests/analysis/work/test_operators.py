@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.work.operator_names import operator_type
@@ -56,25 +57,26 @@ def _records(draw: st.DrawFn) -> Records:
     return Records(
         0,
         strings,
-        tasks=Tasks.of(
-            len(tasks),
-            {
-                "start_ns": [one[0] for one in tasks],
-                "end_ns": [one[0] + one[1] for one in tasks],
-                "name": strings.codes(one[2] for one in tasks),
-                "op_type": strings.codes(one[3] for one in tasks),
-                "task_type": strings.codes(one[4] for one in tasks),
-                "compute": [one[5] for one in tasks],
-            },
+        tasks=table_of(
+            Tasks,
+            [
+                {
+                    "start_ns": start,
+                    "end_ns": start + length,
+                    "name": name,
+                    "op_type": kind,
+                    "task_type": core,
+                    "compute": computes,
+                }
+                for start, length, name, kind, core, computes in tasks
+            ],
+            strings,
         ),
-        ops=CommunicationOps.of(
-            len(ops),
-            {
-                "start_ns": [one[0] for one in ops],
-                "end_ns": [one[0] + one[1] for one in ops],
-                "name": strings.codes(one[2] for one in ops),
-                "group": strings.codes("group" for _ in ops),
-            },
+        ops=table_of(
+            CommunicationOps,
+            [{"start_ns": one[0], "end_ns": one[0] + one[1], "name": one[2]} for one in ops],
+            strings,
+            group="group",
         ),
     )
 
@@ -132,16 +134,8 @@ def test_types_of_gpus_are_those_of_launching_operators() -> None:
         ("triton_poi_fused_add_1", "triton_poi_fused_add_1", "triton_poi_fused_add"),
         ("triton_poi_fused_add_2", "", "triton_poi_fused_add"),
     ]
-    tasks = Tasks.of(
-        len(rows),
-        {
-            "start_ns": range(len(rows)),
-            "end_ns": range(1, len(rows) + 1),
-            "name": strings.codes(row[0] for row in rows),
-            "op_type": strings.codes(row[1] for row in rows),
-            "compute": [True] * len(rows),
-        },
-    )
+    named = [{"name": name, "op_type": kind} for name, kind, _ in rows]
+    tasks = table_of(Tasks, named, strings, start_ns=0, end_ns=1, compute=True)
     figures = operator_figures(Records(0, strings, tasks=tasks, hardware=GPU), np.arange(0))
     found = {
         figures.strings[kind]: count
