@@ -86,14 +86,32 @@ def distinct_as_met(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     >>> found.tolist(), which.tolist()
     ([7, 3], [0, 1, 0])
     """
-    unique, which = distinct_values(values)
-    first = np.empty(len(unique), np.intp)
-    # The last of several assignments stays.
-    first[which[::-1]] = np.arange(len(values) - 1, -1, -1)
-    order = np.argsort(first)
-    number = np.empty(len(order), np.intp)
-    number[order] = np.arange(len(order))
-    return unique[order], number[which]
+    unique, which, turn = distinct_turns(values)
+    return unique[np.argsort(turn)], turn[which]
+
+
+def distinct_turns(
+    values: npt.NDArray[_Integer],
+) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the distinct values, ascending; the position of each row's; and the turn of each.
+
+    The turn of a value is its number in the order of first rows.
+
+    >>> found, which, turn = distinct_turns(np.array([7, 3, 7]))
+    >>> found.tolist(), which.tolist(), turn.tolist()
+    ([3, 7], [1, 0, 1], [1, 0])
+    """
+    keys, which = distinct_values(values)
+    turn = np.empty(len(keys), np.intp)
+    turn[np.argsort(first_rows(which, len(keys)))] = np.arange(len(keys))
+    return keys, which, turn
+
+
+def first_rows(group: Rows | Int64, groups: int) -> Rows:
+    """Return the first row of each of so many groups, from the number of each row's group."""
+    first = np.zeros(groups, np.intp)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    return first
 
 
 def map_values(

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import DENSE, are_first, dense_range, distinct_values
+from timeline.columns.distinct import DENSE, are_first, dense_range, distinct_values, first_rows
 from timeline.columns.spill import spillable
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
@@ -67,7 +67,7 @@ def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
     group = group_numbers(count, keys)
     if not count:
         return GroupBy(group, np.empty(0, np.intp))
-    return GroupBy(group, _first_rows(group, int(group.max()) + 1))
+    return GroupBy(group, first_rows(group, int(group.max()) + 1))
 
 
 def sum_rows(
@@ -138,23 +138,6 @@ def _renumbered(values: Int64) -> tuple[Int64, int]:
     return which, len(keys)
 
 
-def distinct_turns(
-    values: npt.NDArray[_Integer],
-) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return the distinct values, ascending; the position of each row's; and the turn of each.
-
-    The turn of a value is its number in the order of first rows.
-
-    >>> found, which, turn = distinct_turns(np.array([7, 3, 7]))
-    >>> found.tolist(), which.tolist(), turn.tolist()
-    ([3, 7], [1, 0, 1], [1, 0])
-    """
-    keys, which = distinct_values(values)
-    turn = np.empty(len(keys), np.intp)
-    turn[np.argsort(_first_rows(which, len(keys)))] = np.arange(len(keys))
-    return keys, which, turn
-
-
 def count_turns(*keys: npt.NDArray[Any]) -> Int64:
     """Return the number of earlier rows with the same keys for each row, (n,).
 
@@ -180,12 +163,6 @@ def rows_before(*keys: npt.NDArray[Any]) -> Rows:
     same = np.flatnonzero(~are_first(*(key[order] for key in keys))[1:])
     before[order[same + 1]] = order[same]
     return before
-
-
-def _first_rows(group: Rows | Int64, groups: int) -> Rows:
-    first = np.zeros(groups, np.intp)
-    first[group[::-1]] = np.arange(len(group))[::-1]
-    return first
 
 
 @dataclass(frozen=True)
