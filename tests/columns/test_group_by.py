@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from timeline.columns.columns import Int64
 from timeline.columns.constant import constant
 from timeline.columns.distinct import DENSE
-from timeline.columns.group_by import group_by, group_numbers, joined_keys
-from timeline.columns.quartiles import quartiles_by_group
+from timeline.columns.group_by import group_by, group_numbers, joined_keys, quartiles_by_group
 
 VALUES = st.integers(-2, 2) | st.integers(0, 400) | st.sampled_from([-(2**63), 2**63 - 1, 2**40])
 

@@ -12,7 +12,6 @@ from tests.support.random_intervals import (
     Interval,
     columns_of,
     intervals,
-    is_laminar,
     laminar_intervals,
 )
 from timeline.columns import nesting
@@ -56,14 +55,11 @@ def test_edges_of_nested_intervals_are_a_valid_bracket_sequence(pairs: list[Inte
     edges = order_edges(*columns_of(pairs))
     assert (np.diff(edges.time_ns) >= 0).all()
     stack: list[int] = []
-    for row, is_end, depth in zip(
-        edges.row.tolist(), edges.is_end.tolist(), edges.depth.tolist(), strict=True
-    ):
+    for row, is_end in zip(edges.row.tolist(), edges.is_end.tolist(), strict=True):
         if is_end:
             assert stack.pop() == row, "an end closes what was opened last"
         else:
             stack.append(row)
-        assert depth == len(stack) - (0 if is_end else 1)
     assert not stack
 
 
@@ -99,11 +95,6 @@ def test_longer_intervals_enclose_shorter_ones(pairs: list[Interval]) -> None:
             assert pairs[outer][0] <= pairs[row][0]
             assert pairs[row][1] <= pairs[outer][1]
         stack.append(row)
-
-
-@given(intervals())
-def test_nested_tells_exactly_whether_no_two_intervals_cross(pairs: list[Interval]) -> None:
-    assert order_edges(*columns_of(pairs)).nested() == is_laminar(pairs)
 
 
 def test_intervals_that_cross_would_be_drawn_wrong() -> None:

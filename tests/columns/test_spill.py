@@ -210,11 +210,7 @@ def exported(profile: Path, target: Path, limit: int) -> bytes:
     ("layout", "limit"), [("torch-db", 0), *((layout, 20_000) for layout in LAYOUTS)]
 )
 def test_an_export_is_the_same_wherever_its_columns_lie(
-    shelf: ProfileShelf,
-    tmp_path: Path,
-    layout: str,
-    limit: int,
-    request: pytest.FixtureRequest,
+    shelf: ProfileShelf, tmp_path: Path, layout: str, limit: int, request: pytest.FixtureRequest
 ) -> None:
     """Neither a column in a file that something would write to, nor a cut between two parts."""
     profile = shelf.get(layout).path

@@ -19,7 +19,7 @@ from tests.support.trace_packets import packets_of
 from timeline.columns.strings import StringPool
 from timeline.encoders import perfetto, piece_maker, pieces
 from timeline.encoders.formats import format_of
-from timeline.encoders.perfetto import encode_track
+from timeline.encoders.perfetto import encode_tracks
 from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
 from timeline.encoders.pieces import FIRST_SEQUENCE, TrackBatch, batch_tracks, split_track
 from timeline.layers import SliceKind
@@ -139,7 +139,7 @@ def test_a_track_takes_along_only_the_strings_it_shows(
     track = Track(3, None, "Stream 2", 0, content=slices)
     ((sequence, sent),) = TrackBatch(((7, track),), 0).for_sending().tracks
     assert sequence == 7
-    assert list(encode_track(sent, 7, 0)) == list(encode_track(track, 7, 0))
+    assert list(encode_tracks([(7, sent)], 0)) == list(encode_tracks([(7, track)], 0))
     assert isinstance(sent.content, Slices)
     others = set(range(len(strings))) - {*slices.name.tolist(), *kinds.tolist()}
     assert len(sent.content.strings) == len(strings)

@@ -22,7 +22,7 @@ from timeline.encoders.drawn_values import (
     round_reals,
 )
 from timeline.encoders.formats import format_of
-from timeline.encoders.perfetto import encode_track
+from timeline.encoders.perfetto import encode_tracks
 from timeline.encoders.piece_maker import encode_timeline
 from timeline.encoders.protobuf_rows import encode_rows, joined_rows, varint
 from timeline.layers import SliceKind
@@ -97,7 +97,7 @@ def test_names_and_args_are_read_whichever_way_they_stand(tmp_path: Path) -> Non
     path = tmp_path / "texts.pftrace"
     path.write_bytes(b"".join(encode_timeline(format_of(path), Timeline((track,), 0, None))))
 
-    trace = protos.Trace.FromString(b"".join(encode_track(track, 2, 0)))
+    trace = protos.Trace.FromString(b"".join(encode_tracks([(2, track)], 0)))
     interned = {name.name for packet in trace.packet for name in packet.interned_data.event_names}
     assert interned == {"usual"}
     processor = TraceProcessor.load(path.read_bytes())

@@ -362,11 +362,7 @@ def with_memory_of_graphs(records: Records) -> Records:
     }
     reason = "operators of graphs whose memory is known and of which there is no task to draw it at"
     omission = Omission(
-        reason,
-        absent,
-        records.rank,
-        code=OmissionCode.NO_TASK,
-        layers=frozenset({Layer.COUNTERS}),
+        reason, absent, records.rank, code=OmissionCode.NO_TASK, layers=frozenset({Layer.COUNTERS})
     )
     return replace(
         records,

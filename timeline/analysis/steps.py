@@ -110,11 +110,7 @@ def _derive_all(records: Records, marked: set[int], operators: StepOperators) ->
 
 
 def _derive(
-    tasks: Tasks,
-    reduces: CommunicationOps,
-    marks: _Marked,
-    rows: Rows,
-    operators: StepOperators,
+    tasks: Tasks, reduces: CommunicationOps, marks: _Marked, rows: Rows, operators: StepOperators
 ) -> Steps:
     """Return the steps of one graph.
 

@@ -67,9 +67,7 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     return unique, compute_in_chunks(np.intp, lambda some: position.take(some - least), values)
 
 
-def _distinct_of_few(
-    values: npt.NDArray[_Integer],
-) -> tuple[npt.NDArray[_Integer], Rows]:
+def _distinct_of_few(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
     """Return the same as `distinct_values` for a few rows, for which calling NumPy takes longer."""
     rows = values.tolist()
     number = {value: place for place, value in enumerate(sorted(set(rows)))}
@@ -115,8 +113,7 @@ def first_rows(group: Rows | Int64, groups: int) -> Rows:
 
 
 def map_values(
-    values: npt.NDArray[_Integer],
-    meaning: Callable[[npt.NDArray[_Integer]], npt.NDArray[_Meaning]],
+    values: npt.NDArray[_Integer], meaning: Callable[[npt.NDArray[_Integer]], npt.NDArray[_Meaning]]
 ) -> npt.NDArray[_Meaning]:
     """Map each value (n,) through a function that is called with the distinct values only.
 

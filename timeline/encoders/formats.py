@@ -10,13 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.encoders.pieces import (
-    GZIPPED,
-    PACKETS,
-    PLAIN,
-    Compression,
-    Packing,
-)
+from timeline.encoders.pieces import GZIPPED, PACKETS, PLAIN, Compression, Packing
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline, Track
 

@@ -130,11 +130,6 @@ def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[
         yield first, together
 
 
-def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
-    """Return the packets of a track that has a sequence of its own."""
-    return encode_tracks([(sequence, track)], first_ns)
-
-
 def clock_ns(first_ns: int) -> int:
     """Return what the file says of its first timestamp; none of its clocks can be before zero.
 

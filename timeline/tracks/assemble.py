@@ -148,9 +148,7 @@ def _with_root(rank: RankTracks, name: str) -> RankTracks:
         root, shift = replace(first, name=name), 0
     moved = [
         replace(
-            track,
-            id=track.id + shift,
-            parent=0 if track.parent is None else track.parent + shift,
+            track, id=track.id + shift, parent=0 if track.parent is None else track.parent + shift
         )
         for track in rest
     ]

@@ -48,11 +48,7 @@ def is_partition(track: Track) -> bool:
 
 
 def paint_partition(
-    painter: Painter,
-    overlap: Overlap,
-    idle: IdleParts | None,
-    *,
-    computes: bool = True,
+    painter: Painter, overlap: Overlap, idle: IdleParts | None, *, computes: bool = True
 ) -> None:
     """Draw how the time of a rank was spent, from its first to its last activity.
 
@@ -110,10 +106,7 @@ def with_sums(row: Track) -> tuple[Track, ...]:
         f"{slices.strings[code]} {spell_short(int(length_ns[code]))}" for code in longest.tolist()
     )
     drawn = SliceTable(
-        slices.start_ns[:1],
-        slices.end_ns[-1:],
-        slices.strings.codes([label]),
-        SliceKind.NOTE,
+        slices.start_ns[:1], slices.end_ns[-1:], slices.strings.codes([label]), SliceKind.NOTE
     )
     painter = Painter([row], slices.strings, row.rank)
     painter.add_flat_row("In total", row.id, 0, drawn, descriptions.SUMS_OF_RANK)
@@ -130,10 +123,7 @@ class _Parts(ColumnTable):
 
 
 def with_waits(
-    tracks: Sequence[Track],
-    collectives: RankCollectives,
-    waits: Waits,
-    on_disk: frozenset[int],
+    tracks: Sequence[Track], collectives: RankCollectives, waits: Waits, on_disk: frozenset[int]
 ) -> list[Track]:
     """Split exposed communication in the rows of a rank into waiting and transfer.
 
@@ -337,18 +327,11 @@ class _Pieces:
     def where(self, holds: Bool) -> _Pieces:
         """Take the pieces for which the mask holds."""
         return replace(
-            self,
-            row=self.row[holds],
-            start_ns=self.start_ns[holds],
-            end_ns=self.end_ns[holds],
+            self, row=self.row[holds], start_ns=self.start_ns[holds], end_ns=self.end_ns[holds]
         )
 
     def arg(
-        self,
-        name: str,
-        kind: ArgKind,
-        values: Int64 | Codes,
-        given: Bool | None = None,
+        self, name: str, kind: ArgKind, values: Int64 | Codes, given: Bool | None = None
     ) -> Arg:
         """Return an arg of all slices from values (k,) of these, absent where `given` is False."""
         column = np.zeros(self.rows, values.dtype)

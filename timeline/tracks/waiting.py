@@ -152,10 +152,7 @@ def _with_row(
             start_ns + waited.waited_ns,
             wait_labels(waited, on_disk, strings),
             SliceKind.OVERLAP,
-            [
-                names("op", named),
-                integers("last_rank", waited.last_rank, NO_ID),
-            ],
+            [names("op", named), integers("last_rank", waited.last_rank, NO_ID)],
             category=Category.WAIT,
         ),
         descriptions.WAITING,

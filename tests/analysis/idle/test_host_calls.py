@@ -60,9 +60,7 @@ OTHERS = (
     ],
 )
 def test_calls_are_told_by_their_names(
-    codes_of: Callable[[StringPool], Codes],
-    wanted: Sequence[str],
-    spelled: Callable[[str], str],
+    codes_of: Callable[[StringPool], Codes], wanted: Sequence[str], spelled: Callable[[str], str]
 ) -> None:
     """Each of those that it is about is found, and no other one, in order of codes."""
     names = [*OTHERS, *FETCHING, *WAITING_FOR_DATA, *WAITING_FOR_DEVICE]

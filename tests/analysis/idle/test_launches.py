@@ -104,10 +104,7 @@ def test_where_no_launch_is_recorded_the_framework_asked_at_launch_ns() -> None:
     records = made_records(
         calls=[Call(10, 90, "aten::add", "Python")],
         tasks=[Task(100, 110, launch_ns=20), Task(120, 130, launch_ns=30), Task(140, 150)],
-        arrows=[
-            Arrow("async_npu", (HOST, 0), (TASK, 0)),
-            Arrow("async_npu", (HOST, 0), (TASK, 2)),
-        ],
+        arrows=[Arrow("async_npu", (HOST, 0), (TASK, 0)), Arrow("async_npu", (HOST, 0), (TASK, 2))],
     )
     items = device_items(records)
     assert items.launch.tolist() == [NO_ID] * 3

@@ -113,9 +113,7 @@ def _of_cluster(cluster: Cluster, records: Sequence[Records] | None = None) -> C
     arrivals = op_arrivals(cluster.ranks, waiting)
     ranks = [
         PathRank(
-            record.rank,
-            rank_path(record, rank.ops.selected, np.empty(0, np.int64)),
-            arrivals[at],
+            record.rank, rank_path(record, rank.ops.selected, np.empty(0, np.int64)), arrivals[at]
         )
         for at, (record, rank) in enumerate(zip(records, cluster.ranks, strict=True))
     ]

@@ -51,10 +51,7 @@ def _nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 )
 @settings(deadline=None)
 def test_the_longest_call_of_each_stretch_is_found(
-    calls: list[tuple[int, int, int]],
-    edges: list[int],
-    wanted: list[tuple[int, int]],
-    window: int,
+    calls: list[tuple[int, int, int]], edges: list[int], wanted: list[tuple[int, int]], window: int
 ) -> None:
     """As counted moment by moment, in windows of any size."""
     edges = sorted(edges)

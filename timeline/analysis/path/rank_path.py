@@ -11,11 +11,7 @@ import numpy as np
 from timeline.analysis.idle.host_calls import Calls, names_waiting_for_device, part_by_call
 from timeline.analysis.idle.launches import DeviceItems, device_items
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
-from timeline.columns.distinct import (
-    are_first,
-    distinct_values,
-    matched_rows,
-)
+from timeline.columns.distinct import are_first, distinct_values, matched_rows
 from timeline.columns.group_by import sum_rows
 from timeline.columns.intervals import open_at, union
 from timeline.columns.strings import NO_NAME, StringPool

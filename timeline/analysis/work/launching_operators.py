@@ -294,9 +294,7 @@ def _cut_to_levels(every: LauncherTimes, strings: StringPool) -> LauncherTimes:
     levels = max((strings[code].count("/") for code in distinct(times.module).tolist()), default=0)
     while len(times) > MOST_ROWS and levels:
         cut = _outermost_levels(levels)
-        times = _summed(
-            replace(times, module=strings.translate(times.module, strings, cut)),
-        )
+        times = _summed(replace(times, module=strings.translate(times.module, strings, cut)))
         levels -= 1
     return _with_others(times, ("module",), strings)
 
@@ -362,10 +360,7 @@ class CallChains(ColumnTable):
 
 
 def find_chains(
-    records: Records,
-    asked: Int64,
-    pairs: tuple[Rows, Rows],
-    paths: ModulePaths,
+    records: Records, asked: Int64, pairs: tuple[Rows, Rows], paths: ModulePaths
 ) -> CallChains:
     """Find the calls around the middle of other calls, on their threads.
 
