@@ -75,14 +75,14 @@ _ANNOTATION = varint(ANNOTATIONS << 3 | _BYTES_TYPE)
 
 
 def track_uuid(track_id: int) -> int:
-    """Uuids are small so that they are short; 0 is Perfetto's own root."""
+    """Return a small uuid, which is short; 0 is Perfetto's own root."""
     return track_id + 1
 
 
 def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
     """Return the packets of tracks, given with a sequence each, framed as in a trace file.
 
-    A sequence begins with its names, and a clock on which each event tells only the time since the
+    A sequence begins with its names, and a clock on which each event has only the time since the
     one before. All clocks start at the same time, so the UI's row of clock snapshots shows one
     mark. Short tracks that follow each other are on the sequence of the first: one costs a viewer
     some 40 KB, whatever it holds.
@@ -131,9 +131,10 @@ def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[
 
 
 def clock_ns(first_ns: int) -> int:
-    """Return what the file says of its first timestamp; none of its clocks can be before zero.
+    """Return the first timestamp in the file, which cannot be below zero.
 
-    All else counts from that timestamp, so a timeline that begins before zero is moved as a whole.
+    Everything else counts from that timestamp, so a timeline that begins before zero is moved as a
+    whole.
     """
     return max(first_ns, 0)
 
@@ -214,8 +215,8 @@ def _encode_slices(
 
 
 def _row_bytes(slices: Slices) -> int:
-    its = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
-    return its + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
+    own_bytes = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
+    return own_bytes + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
 
 
 def _places(events: Events) -> Places:
@@ -227,9 +228,9 @@ def _places(events: Events) -> Places:
 
 def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
     """Return the colours of some slices, where their names have one."""
-    its = iids.of(slices.name[row])
-    has = its > 0
-    return [Bytes(_CORRELATION_IID, has), Varint(its, has)] if has.any() else []
+    colour = iids.of(slices.name[row])
+    has = colour > 0
+    return [Bytes(_CORRELATION_IID, has), Varint(colour, has)] if has.any() else []
 
 
 def _event(
@@ -277,11 +278,10 @@ class _Args:
         return made
 
     def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
-        """Return how an arg reads, where it is formatted."""
-        found = self._spelled_texts.get(arg.name)
-        if found is None:
+        """Return the formatted text of an arg, if it is formatted."""
+        if arg.name not in self._spelled_texts:
             return []
-        spelled, texts = found
+        spelled, texts = self._spelled_texts[arg.name]
         return [self._annotation(spelled.name, _text(texts, spelled.text[row]), present)]
 
     def _exact(self, message: ArgsMessage, arg: Arg, row: Places, present: Bool) -> list[Piece]:
@@ -325,7 +325,7 @@ class _Arrows:
 
     def __init__(self, slices: Slices) -> None:
         self.most = 0
-        """How many ends a slice has at most."""
+        """Maximum number of ends of a slice."""
         self._ids = slices.arrows.arrow
         if not len(self._ids):
             return
@@ -369,7 +369,7 @@ class PerfettoEncoder:
     """Encodes a timeline as packets, of which a sequence of its own holds those of each track."""
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """Facts about the timeline, and its rows."""
+        """Return the attributes of the timeline, and its rows."""
         yield _file_facts(timeline)
         yield from _descriptors(timeline.tracks)
 
@@ -378,7 +378,7 @@ class PerfettoEncoder:
         return encode_tracks(batch.tracks, batch.first_ns)
 
     def closing(self, _tracks: Sequence[Track]) -> Iterator[bytes]:
-        """Nothing comes last."""
+        """Return nothing: no packet has to come last."""
         yield from ()
 
 
@@ -387,7 +387,7 @@ def _file_facts(timeline: Timeline) -> bytes:
 
     Any clock snapshot, of which each sequence of packets has one too, makes the UI (version 52)
     draw a row "System > Clock Snapshots". Without, events would need absolute times, of nine bytes
-    instead of two, and nothing would tell wall time: what the row costs is one folded line.
+    instead of two, and wall time would be unknown; the row is one folded line.
     """
     trace = messages().Trace()
     clocks = trace.packet.add()

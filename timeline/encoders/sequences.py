@@ -44,12 +44,12 @@ class UsedTexts:
     def of(
         cls, columns: Iterable[tuple[npt.NDArray[Any], Bool | None]], strings: StringPool
     ) -> UsedTexts:
-        """Look for those of some columns where present, everywhere if that is None."""
+        """Return the texts of some columns where present, everywhere if that is None."""
         codes, count = count_codes(columns)
         return cls(codes, count, strings.texts(codes))
 
     def drawn(self, numbers: Mapping[str, int]) -> DrawnTexts:
-        """Return how the strings are drawn, by code; numbers: of those that have one."""
+        """Return the strings in drawn form; numbers: of the numbered ones."""
         return DrawnTexts(self.codes, self.texts, numbers)
 
 
@@ -64,7 +64,7 @@ class UsedStrings:
 
     @classmethod
     def by(cls, slices: Slices) -> UsedStrings:
-        """Look for them."""
+        """Return the strings that some slices use."""
         args = [arg for arg in slices.args if arg.kind is ArgKind.NAME]
         return cls(
             slices,
@@ -75,8 +75,8 @@ class UsedStrings:
 
     def colour_numbers(self, numbers: Mapping[str, int]) -> NumberOfCode:
         """Return the number of the colour of each name, 0 for none; numbers: of each colour."""
-        found = [0 if colour is None else numbers[colour] for colour in self.colours]
-        return NumberOfCode(self.events.codes, found)
+        of_code = [0 if colour is None else numbers[colour] for colour in self.colours]
+        return NumberOfCode(self.events.codes, of_code)
 
     def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
         """Return the messages that its args are in."""
@@ -97,9 +97,9 @@ class UsedStrings:
 
     @cached_property
     def colours(self) -> list[str | None]:
-        """The colour of each name that is used."""
-        found = colours_of(self.slices.kind, self.slices.category, self.events.texts)
-        return [None if colour is None else colour.value for colour in found]
+        """Return the colour of each name that is used."""
+        colours = colours_of(self.slices.kind, self.slices.category, self.events.texts)
+        return [None if colour is None else colour.value for colour in colours]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class SequenceNames:
 
     @classmethod
     def of(cls, every: Collection[UsedStrings]) -> SequenceNames:
-        """Assign numbers to all that some slices use."""
+        """Assign numbers to all strings that some slices use."""
         spelled = Counter[str]()
         for used in every:
             for one in used.spelled.values():
@@ -152,8 +152,8 @@ class SequenceNames:
 
 def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
     uses: dict[str, int] = {}
-    for its in every:
-        for text, count in zip(its.texts, its.count.tolist(), strict=True):
+    for used in every:
+        for text, count in zip(used.texts, used.count.tolist(), strict=True):
             uses[text] = uses.get(text, 0) + count
     return uses
 

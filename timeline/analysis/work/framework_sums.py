@@ -65,7 +65,7 @@ class OperatorRules:
     with_shapes: bool = False
 
 
-class OperatorTimes(ColumnTable):
+class FrameworkTimes(ColumnTable):
     """Sums of the displayed operators, one row per name, and per shapes if these are separate.
 
     count: number of runs. total_ns: device time of what they and inner operators launched, without
@@ -102,7 +102,7 @@ class FrameworkSums:
     """
 
     strings: tuple[str, ...] = ("",)
-    operators: OperatorTimes = field(default_factory=OperatorTimes.empty)
+    operators: FrameworkTimes = field(default_factory=FrameworkTimes.empty)
     modules: ModuleTimes = field(default_factory=ModuleTimes.empty)
     has_operators: bool = False
     has_allocations: bool = False
@@ -212,7 +212,7 @@ def _operator_times(
     kernels: _Kernels,
     rules: OperatorRules,
     strings: StringPool,
-) -> OperatorTimes:
+) -> FrameworkTimes:
     host = records.host
     launched = kernels.place != NO_CALL
     place = kernels.place[launched]
@@ -222,7 +222,7 @@ def _operator_times(
     shown = _shown(records, operators, count, rules.max_kernels)
     rows = operators.row[shown]
     nothing = np.full(len(rows), NO_NAME, np.int32)
-    every = OperatorTimes(
+    every = FrameworkTimes(
         strings.translate(host.name[rows], records.strings),
         strings.translate(host.shapes[rows], records.strings) if rules.with_shapes else nothing,
         np.ones(len(rows), np.int64),
@@ -310,7 +310,7 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     return enqueued_ns
 
 
-def _grouped(every: OperatorTimes) -> OperatorTimes:
+def _grouped(every: FrameworkTimes) -> FrameworkTimes:
     """Return one row per name and shapes, longest first.
 
     Rows beyond MOST_ROWS lose their shapes.
@@ -321,10 +321,10 @@ def _grouped(every: OperatorTimes) -> OperatorTimes:
     if len(summed) <= MOST_ROWS or not summed.shapes[MOST_ROWS:].any():
         return summed
     rest = summed[MOST_ROWS:]
-    plain = OperatorTimes.of(
+    plain = FrameworkTimes.of(
         len(rest), {name: values for name, values in rest.columns().items() if name != "shapes"}
     )
-    return OperatorTimes.concat([summed[:MOST_ROWS], _grouped(plain)])
+    return FrameworkTimes.concat([summed[:MOST_ROWS], _grouped(plain)])
 
 
 def _module_times(
