@@ -185,11 +185,7 @@ def test_a_trace_tells_its_rule_by_its_own_free_events(
     change_json(trace, outer_events)
     report = exported(profile.path, tmp_path)
     assert report.ranks[0].free_rule.evidence == f"Overlap Analysis of {trace.name}"
-    assert whole(report) == {
-        **inner,
-        "free_ns": inner["free_ns"] + 18_500,
-        "outside_ns": 18_500,
-    }
+    assert whole(report) == {**inner, "free_ns": inner["free_ns"] + 18_500, "outside_ns": 18_500}
     (row,) = report.verdict.ranks.to_dicts()
     assert (row["before_ns"], row["outside_ns"]) == (7_000, 18_500)
 
@@ -250,8 +246,7 @@ def with_sums_of_tasks(profile: Profile) -> None:
                 spans = spans_of_step(profile, database, int(step))
                 told = Decimal(covered_ns(spans)) / 1000
                 sums.execute(
-                    "UPDATE StepTraceTime SET communication = ? WHERE step = ?",
-                    (float(told), step),
+                    "UPDATE StepTraceTime SET communication = ? WHERE step = ?", (float(told), step)
                 )
 
 
@@ -339,11 +334,7 @@ def test_of_a_single_card_nothing_is_said_of_others(shelf: ProfileShelf, tmp_pat
     for row in report.to_dict()["collectives"]:
         assert (row["waited_ns"], row["transfer_ns"]) == (None, None)
     compared = compare(
-        profile.path,
-        profile.path,
-        tmp_path / "c.pftrace",
-        report=tmp_path / "c.html",
-        causes=False,
+        profile.path, profile.path, tmp_path / "c.pftrace", report=tmp_path / "c.html", causes=False
     )
     rows = {row["metric"]: row for row in compared.comparison.parts.to_dicts()}
     waited = rows["waiting for other ranks"]

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.strings import StringPool
@@ -33,22 +34,17 @@ def recorded(rank: int, graphs: Tallies) -> Records:
             steps.append((start_ns, graph, step))
             tasks += [(start_ns + turn * TASK_NS, graph, step) for turn in range(count)]
 
-    def columns(rows: list[tuple[int, int, int]], length_ns: int) -> dict[str, np.ndarray]:
-        start_ns, graph, step = np.array(rows, np.int64).reshape(-1, 3).T
-        end_ns = start_ns + length_ns
-        return {"start_ns": start_ns, "end_ns": end_ns, "graph": graph, "iteration": step}
+    def made(rows: list[tuple[int, int, int]], length_ns: int) -> list[dict[str, int]]:
+        return [
+            {"start_ns": at_ns, "end_ns": at_ns + length_ns, "graph": graph, "iteration": step}
+            for at_ns, graph, step in rows
+        ]
 
-    task_columns = columns(tasks, TASK_NS) | {
-        "name": np.zeros(len(tasks)),
-        "compute": np.ones(len(tasks)),
-    }
     return Records(
         rank,
         StringPool(),
-        tasks=Tasks.of(len(tasks), task_columns),
-        steps=Steps.of(len(steps), columns(steps, STEP_NS)).take(
-            np.argsort([start_ns for start_ns, _, _ in steps])
-        ),
+        tasks=table_of(Tasks, made(tasks, TASK_NS), name=0, compute=True),
+        steps=table_of(Steps, made(sorted(steps), STEP_NS)),
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from tests.support.random_intervals import (
     EPOCH_NS,
     Interval,
@@ -45,25 +46,16 @@ def overlap_from(tasks: list[TaskRow], ops: list[Interval]) -> Overlap:
 
 
 def tasks_of(rows: list[TaskRow]) -> Tasks:
-    start_ns, end_ns = columns_of([pair for pair, _ in rows])
-    return Tasks.of(
-        len(rows),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "name": np.zeros(len(rows), np.int32),
-            "compute": np.array([does == COMPUTES for _, does in rows], np.bool_),
-            "copy": np.array([does == COPIES for _, does in rows], np.bool_),
-        },
-    )
+    made = [
+        {"start_ns": start, "end_ns": end, "compute": does == COMPUTES, "copy": does == COPIES}
+        for (start, end), does in rows
+    ]
+    return table_of(Tasks, made, name=0)
 
 
 def ops_of(pairs: list[Interval]) -> CommunicationOps:
-    start_ns, end_ns = columns_of(pairs)
-    none: Int64 = np.zeros(len(pairs), np.int64)
-    return CommunicationOps.of(
-        len(pairs), {"start_ns": start_ns, "end_ns": end_ns, "group": none, "name": none}
-    )
+    made = [{"start_ns": start, "end_ns": end} for start, end in pairs]
+    return table_of(CommunicationOps, made, group=0, name=0)
 
 
 def computed_ns(rows: list[TaskRow]) -> set[int]:

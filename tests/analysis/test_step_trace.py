@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.analysis.step_trace import StepTrace, step_trace
+from timeline.analysis.steps import StepTrace, step_trace
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Steps
 

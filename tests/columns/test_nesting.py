@@ -12,15 +12,11 @@ from tests.support.random_intervals import (
     Interval,
     columns_of,
     intervals,
-    is_laminar,
     laminar_intervals,
 )
 from timeline.columns import nesting
 from timeline.columns.nesting import (
-    Edges,
-    Events,
     are_exceeded,
-    find_parents,
     innermost,
     is_compiled,
     latest_open,
@@ -59,14 +55,11 @@ def test_edges_of_nested_intervals_are_a_valid_bracket_sequence(pairs: list[Inte
     edges = order_edges(*columns_of(pairs))
     assert (np.diff(edges.time_ns) >= 0).all()
     stack: list[int] = []
-    for row, is_end, depth in zip(
-        edges.row.tolist(), edges.is_end.tolist(), edges.depth.tolist(), strict=True
-    ):
+    for row, is_end in zip(edges.row.tolist(), edges.is_end.tolist(), strict=True):
         if is_end:
             assert stack.pop() == row, "an end closes what was opened last"
         else:
             stack.append(row)
-        assert depth == len(stack) - (0 if is_end else 1)
     assert not stack
 
 
@@ -104,11 +97,6 @@ def test_longer_intervals_enclose_shorter_ones(pairs: list[Interval]) -> None:
         stack.append(row)
 
 
-@given(intervals())
-def test_nested_tells_exactly_whether_no_two_intervals_cross(pairs: list[Interval]) -> None:
-    assert order_edges(*columns_of(pairs)).nested() == is_laminar(pairs)
-
-
 def test_intervals_that_cross_would_be_drawn_wrong() -> None:
     """The reason for lanes: a stack machine swaps the ends without a word."""
     assert replayed([(100, 300), (200, 400)]) == [(100, 400), (200, 300)]
@@ -140,20 +128,6 @@ def test_innermost_is_the_shortest_interval_that_is_open(pairs: list[Interval]) 
 def test_innermost_of_nothing_is_nothing() -> None:
     assert innermost(*columns_of([]), np.array([5])).tolist() == [-1]
     assert innermost(*columns_of([(0, 9)]), np.empty(0, np.int64)).tolist() == []
-
-
-@given(laminar_intervals())
-def test_parents_are_what_is_open_around_a_beginning(pairs: list[Interval]) -> None:
-    edges = order_edges(*columns_of(pairs))
-    wanted = [-1] * len(pairs)
-    stack: list[int] = []
-    for row, is_end in zip(edges.row.tolist(), edges.is_end.tolist(), strict=True):
-        if is_end:
-            stack.pop()
-        else:
-            wanted[row] = stack[-1] if stack else -1
-            stack.append(row)
-    assert find_parents(edges).tolist() == wanted
 
 
 @given(intervals(), st.lists(st.integers(EPOCH_NS - 1, EPOCH_NS + 40), max_size=10))
@@ -190,25 +164,6 @@ def test_around_a_beginning_is_the_last_of_those_before_that_is_open(pairs: list
 
 
 # -- the compiled module -----------------------------------------------------------------------
-
-
-@compiled
-@given(st.one_of(laminar_intervals(), intervals()))
-def test_edges_and_parents_are_the_same_without_the_compiled_module(pairs: list[Interval]) -> None:
-    """Of intervals in any order; also of those that cross, which are sorted either way."""
-    fast = order_edges(*columns_of(pairs))
-    parents = find_parents(fast).tolist()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(nesting, "_nesting", None)
-        slow = order_edges(*columns_of(pairs))
-        assert find_parents(slow).tolist() == parents
-    same_columns(fast, slow)
-
-
-def same_columns(one: Edges | Events, other: Edges | Events) -> None:
-    for name, column in vars(one).items():
-        assert column.dtype == vars(other)[name].dtype, name
-        assert column.tolist() == vars(other)[name].tolist(), name
 
 
 @compiled
@@ -262,9 +217,7 @@ def test_a_deep_chain_takes_no_longer_than_a_flat_row() -> None:
     """Half a million intervals, each in the one before; a walk up the chain would take hours."""
     count = 1 << 19
     start_ns = np.arange(count)
-    edges = order_edges(start_ns, 3 * count - start_ns)
-    assert edges.depth.max() == count - 1
-    assert np.array_equal(find_parents(edges), start_ns - 1)
+    assert np.array_equal(open_around(start_ns, 3 * count - start_ns), start_ns - 1)
 
 
 COLUMN = bytes(16)
@@ -277,11 +230,9 @@ AFTER = np.arange(2).tobytes()
     [
         ("are_exceeded", (COLUMN, bytes(8))),
         ("are_exceeded", (COLUMN, AFTER)),
-        ("edges", (COLUMN, bytes(8))),
-        ("edges", (bytes(15), bytes(15))),
-        ("edges", (AFTER[::-1], AFTER[::-1])),
-        ("edges", (COLUMN, AFTER)),
         ("events", (COLUMN, bytes(8), 0)),
+        ("events", (bytes(15), bytes(15), 0)),
+        ("events", (AFTER[::-1], AFTER[::-1], 0)),
         ("events", (COLUMN, AFTER, 0)),
         ("groups", (COLUMN, AFTER, bytes(2), COLUMN)),
         ("groups", (COLUMN, COLUMN, bytes(1), COLUMN)),
@@ -292,10 +243,6 @@ AFTER = np.arange(2).tobytes()
         ("latest_open", (COLUMN, COLUMN, AFTER[::-1])),
         ("open_around", (COLUMN, bytes(8))),
         ("open_around", (COLUMN, AFTER)),
-        ("parents", (COLUMN, bytes(3), COLUMN)),
-        ("parents", (AFTER, bytes(2), COLUMN)),
-        ("parents", (COLUMN, bytes(2), AFTER)),
-        ("parents", (COLUMN, bytes(2), b"\xff" * 16)),
     ],
 )
 def test_columns_that_do_not_belong_together_are_refused(
@@ -303,6 +250,6 @@ def test_columns_that_do_not_belong_together_are_refused(
 ) -> None:
     from timeline.columns import _nesting
 
-    words = "different lengths|order of start|edges of so many"
+    words = "different lengths|order of start"
     with pytest.raises(ValueError, match=words):
         getattr(_nesting, name)(*given_columns)

@@ -210,11 +210,7 @@ def exported(profile: Path, target: Path, limit: int) -> bytes:
     ("layout", "limit"), [("torch-db", 0), *((layout, 20_000) for layout in LAYOUTS)]
 )
 def test_an_export_is_the_same_wherever_its_columns_lie(
-    shelf: ProfileShelf,
-    tmp_path: Path,
-    layout: str,
-    limit: int,
-    request: pytest.FixtureRequest,
+    shelf: ProfileShelf, tmp_path: Path, layout: str, limit: int, request: pytest.FixtureRequest
 ) -> None:
     """Neither a column in a file that something would write to, nor a cut between two parts."""
     profile = shelf.get(layout).path
@@ -242,12 +238,12 @@ def test_memory_grows_by_what_is_worked_on_and_not_by_all_columns(
     monkeypatch.setattr(spill, "LEAST_SPILLED_BYTES", 1 << 12)
     monkeypatch.setattr(chunks, "CHUNK_ROWS", 1 << 10)
     monkeypatch.setattr(chunks, "WRITE_BYTES", 1 << 13)
-    few = shelf.get("torch-db", ranks=1, steps=20, ops_per_step=100)
-    many = shelf.get("torch-db", ranks=1, steps=100, ops_per_step=100)
+    few = shelf.get("torch-db", ranks=1, steps=10, ops_per_step=100)
+    many = shelf.get("torch-db", ranks=1, steps=50, ops_per_step=100)
     peak_of(few.path)
     small_peak, fewer = peak_of(few.path)
     peak, slices = peak_of(many.path)
-    assert slices > 4 * fewer > 20_000
+    assert slices > 4 * fewer > 10_000
     assert peak - small_peak < MOST_BYTES_A_SLICE * (slices - fewer)
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.columns import interner
+from timeline.columns import strings as string_pools
 from timeline.columns.strings import ExtendedPool, StringPool
 
 TEXTS = st.lists(st.sampled_from(["", "N/A", "a", "b", "c", "d"]))
@@ -43,7 +43,7 @@ def test_codes_of_many_strings_are_those_of_each(shared: list[str], own: list[st
     together, one_by_one = StringPool(), StringPool()
     for strings in (shared, own):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(interner, "NUMBERED_AT_ONCE", 3)
+            patch.setattr(string_pools, "NUMBERED_AT_ONCE", 3)
             codes = together.codes(strings)
         assert codes.tolist() == list(map(one_by_one.code, strings))
         assert list(together) == list(one_by_one)

@@ -1,4 +1,4 @@
-"""Proves that tracks encoded by other processes are the file that one process writes."""
+"""Proves that tracks encoded in batches, by any process, are the file that one process writes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.trace_packets import packets_of
 from timeline.columns.strings import StringPool
 from timeline.encoders import perfetto, piece_maker, pieces
 from timeline.encoders.formats import format_of
-from timeline.encoders.perfetto import encode_track
+from timeline.encoders.perfetto import encode_tracks
 from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
 from timeline.encoders.pieces import FIRST_SEQUENCE, TrackBatch, batch_tracks, split_track
 from timeline.layers import SliceKind
@@ -139,7 +139,7 @@ def test_a_track_takes_along_only_the_strings_it_shows(
     track = Track(3, None, "Stream 2", 0, content=slices)
     ((sequence, sent),) = TrackBatch(((7, track),), 0).for_sending().tracks
     assert sequence == 7
-    assert list(encode_track(sent, 7, 0)) == list(encode_track(track, 7, 0))
+    assert list(encode_tracks([(7, sent)], 0)) == list(encode_tracks([(7, track)], 0))
     assert isinstance(sent.content, Slices)
     others = set(range(len(strings))) - {*slices.name.tolist(), *kinds.tolist()}
     assert len(sent.content.strings) == len(strings)
@@ -284,3 +284,30 @@ def loaded_rows(data: bytes) -> list[list[Row]]:
             " JOIN track u ON u.id = b.track_id ORDER BY 1, 2, 3, 4"
         ),
     ]
+
+
+FLOWS = """
+SELECT caller.name, task.name FROM flow
+JOIN slice AS caller ON caller.id = slice_out JOIN slice AS task ON task.id = slice_in
+"""
+
+
+def row_of(number: int, name: str, kind: SliceKind, start_ns: int) -> Track:
+    """A row of one slice that an arrow touches."""
+    strings = StringPool()
+    at = np.array([start_ns])
+    arrows = Arrows(np.zeros(1, np.intp), np.ones(1, np.int64))
+    slices = Slices(at, at + 100, strings.codes([name]), strings, kind, arrows=arrows)
+    return Track(number, None, name, number, content=slices)
+
+
+def test_an_arrow_runs_from_a_call_to_the_task_that_begins_with_it() -> None:
+    for start_ns in (1_000, 1_001):
+        tracks = (
+            row_of(0, "MatMul", SliceKind.TASK, start_ns),
+            row_of(1, "launch", SliceKind.HOST_CALL, 1_000),
+        )
+        written = b"".join(
+            encode_timeline(format_of(Path("any.pftrace")), Timeline(tracks, 1_000, None))
+        )
+        assert TraceProcessor.load(written).rows(FLOWS) == [("launch", "MatMul")]

@@ -14,7 +14,7 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tests.support.made_tracks import track_of
 from timeline.encoders import perfetto, protobuf_rows
-from timeline.encoders.perfetto import encode_track
+from timeline.encoders.perfetto import encode_tracks
 from timeline.encoders.protobuf_rows import (
     Bytes,
     Fixed64,
@@ -196,9 +196,7 @@ def canonical(trace: protos.Trace) -> bytes:
 
 
 @given(st.lists(st.tuples(st.booleans(), st.booleans(), INT64), max_size=8))
-def test_what_lies_in_an_absent_message_is_absent(
-    found: list[tuple[bool, bool, int]],
-) -> None:
+def test_what_lies_in_an_absent_message_is_absent(found: list[tuple[bool, bool, int]]) -> None:
     """The outer mask wins; a message that is there but holds nothing has length 0."""
     outer, inner = mask([row[0] for row in found]), mask([row[1] for row in found])
     values = int64([row[2] for row in found])
@@ -354,12 +352,7 @@ def test_pieces_of_other_types_are_refused() -> None:
 
     with pytest.raises(ValueError, match="not less than none"):
         encode((), -1)
-    for pieces in (
-        [COLUMN],
-        ((1, None, "text", 0, None),),
-        ((0, True, b"x", 0, None),),
-        (1,),
-    ):
+    for pieces in ([COLUMN], ((1, None, "text", 0, None),), ((0, True, b"x", 0, None),), (1,)):
         with pytest.raises((TypeError, SystemError)):
             encode(pieces, 2)  # type: ignore[arg-type]
 
@@ -369,9 +362,9 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
     monkeypatch: pytest.MonkeyPatch, nested: bool
 ) -> None:
     track = track_of(3000, nested=nested)
-    whole = b"".join(encode_track(track, 2, 1_000))
+    whole = b"".join(encode_tracks([(2, track)], 1_000))
     monkeypatch.setattr(perfetto, "BLOCK_BYTES", 1)
-    pieces = list(encode_track(track, 2, 1_000))
+    pieces = list(encode_tracks([(2, track)], 1_000))
     assert len(pieces) > 10
     assert b"".join(pieces) == whole
     begins = [
@@ -381,4 +374,4 @@ def test_tracks_encoded_in_many_blocks_are_the_same_bytes(
     ]
     assert len(begins) == 3000
     monkeypatch.setattr(protobuf_rows, "encode", None)
-    assert b"".join(encode_track(track, 2, 1_000)) == whole
+    assert b"".join(encode_tracks([(2, track)], 1_000)) == whole

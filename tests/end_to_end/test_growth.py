@@ -10,9 +10,9 @@ import pytest
 from tests.support.grown_records import DIMENSIONS, grown_profile
 from tests.support.random_records import Sizes, random_records
 from timeline import export
-from timeline.analysis.path.path_steps import critical_path
+from timeline.analysis.ordinary_steps import telling_steps
+from timeline.analysis.path.critical_path import critical_path
 from timeline.analysis.questions import Questions
-from timeline.analysis.telling_steps import telling_steps
 from timeline.analysis.waits.waiting import measure_waiting
 from timeline.layers import Layer
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records

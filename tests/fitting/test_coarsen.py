@@ -19,6 +19,7 @@ from tests.support.coarse_reference import (
     thinned,
 )
 from tests.support.examples import at_most
+from tests.support.random_intervals import is_laminar
 from tests.support.random_tracks import (
     COARSEST,
     flat_slices,
@@ -29,7 +30,7 @@ from tests.support.random_tracks import (
     windows,
 )
 from timeline.columns import nesting
-from timeline.columns.nesting import is_compiled, order_edges
+from timeline.columns.nesting import is_compiled
 from timeline.columns.strings import StringPool
 from timeline.fitting import coarsen as coarsening
 from timeline.fitting.coarsen import (
@@ -268,7 +269,7 @@ def test_elements_of_a_flat_lane_do_not_overlap(slices: Slices) -> None:
 def test_elements_of_a_nested_lane_do_not_cross(slices: Slices) -> None:
     for level in (*range(12), COARSEST):
         coarse = merged_at(slices, Resolution(level))
-        assert order_edges(coarse.start_ns, coarse.end_ns).nested()
+        assert is_laminar(list(zip(coarse.start_ns.tolist(), coarse.end_ns.tolist(), strict=True)))
 
 
 def test_of_equal_slices_the_outer_one_stays_outside() -> None:

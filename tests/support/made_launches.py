@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import numpy as np
-
+from tests.support.made_tables import table_of
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import (
@@ -81,65 +80,36 @@ def made_records(
 ) -> Records:
     """The records of a rank that has these rows."""
     strings = StringPool()
+    device = [
+        task._asdict()
+        | {
+            "name": f"task {at}",
+            "compute": task.does == "computes",
+            "copy": task.does == "copies",
+        }
+        for at, task in enumerate(tasks)
+    ]
+    ends = [
+        {
+            "category": arrow.category,
+            "source_kind": arrow.source[0],
+            "source_row": arrow.source[1],
+            "target_kind": arrow.target[0],
+            "target_row": arrow.target[1],
+        }
+        for arrow in arrows
+    ]
     return Records(
         rank,
         strings,
-        tasks=Tasks.of(
-            len(tasks),
-            {
-                "start_ns": [task.start_ns for task in tasks],
-                "end_ns": [task.end_ns for task in tasks],
-                "connection": [task.connection for task in tasks],
-                "launch_ns": [task.launch_ns for task in tasks],
-                "iteration": [task.iteration for task in tasks],
-                "stream": np.full(len(tasks), 7),
-                "name": strings.codes(f"task {at}" for at in range(len(tasks))),
-                "compute": [task.does == "computes" for task in tasks],
-                "copy": [task.does == "copies" for task in tasks],
-            },
+        tasks=table_of(Tasks, device, strings, stream=7),
+        ops=table_of(
+            CommunicationOps,
+            [op._asdict() | {"name": f"op {at}"} for at, op in enumerate(ops)],
+            strings,
+            group="group",
         ),
-        ops=CommunicationOps.of(
-            len(ops),
-            {
-                "start_ns": [op.start_ns for op in ops],
-                "end_ns": [op.end_ns for op in ops],
-                "connection": [op.connection for op in ops],
-                "launch_ns": [op.launch_ns for op in ops],
-                "iteration": [op.iteration for op in ops],
-                "group": strings.codes("group" for _ in ops),
-                "name": strings.codes(f"op {at}" for at in range(len(ops))),
-            },
-        ),
-        steps=Steps.of(
-            len(steps),
-            {
-                "start_ns": [step.start_ns for step in steps],
-                "end_ns": [step.end_ns for step in steps],
-                "graph": np.full(len(steps), 1),
-                "iteration": [step.iteration for step in steps],
-                "fp_start_ns": [step.fp_start_ns for step in steps],
-                "host": [step.host for step in steps],
-            },
-        ),
-        host=HostEvents.of(
-            len(calls),
-            {
-                "start_ns": [call.start_ns for call in calls],
-                "end_ns": [call.end_ns for call in calls],
-                "layer": strings.codes(call.layer for call in calls),
-                "thread": [call.thread for call in calls],
-                "name": strings.codes(call.name for call in calls),
-                "connection": [call.connection for call in calls],
-            },
-        ),
-        flows=Flows.of(
-            len(arrows),
-            {
-                "category": strings.codes(arrow.category for arrow in arrows),
-                "source_kind": [arrow.source[0] for arrow in arrows],
-                "source_row": [arrow.source[1] for arrow in arrows],
-                "target_kind": [arrow.target[0] for arrow in arrows],
-                "target_row": [arrow.target[1] for arrow in arrows],
-            },
-        ),
+        steps=table_of(Steps, steps, graph=1),
+        host=table_of(HostEvents, calls, strings),
+        flows=table_of(Flows, ends, strings),
     )

@@ -10,7 +10,7 @@ import numpy as np
 from timeline.analysis.gains.findings import Run
 from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
 from timeline.analysis.gains.replay import RankOps, RecordedRank
-from timeline.analysis.path.critical_path import PathKind
+from timeline.analysis.path.rank_path import PathKind
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_ID
 

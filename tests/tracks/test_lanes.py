@@ -82,9 +82,7 @@ def test_slices_of_a_nested_lane_never_cross(pairs: list[Interval]) -> None:
 
 
 @given(intervals(most=20))
-def test_each_call_takes_the_lowest_lane_in_which_it_crosses_nothing(
-    pairs: list[Interval],
-) -> None:
+def test_each_call_takes_the_lowest_lane_in_which_it_crosses_nothing(pairs: list[Interval]) -> None:
     lanes: list[list[Interval]] = []
     wanted = dict[int, int]()
     for row in sorted(range(len(pairs)), key=lambda row: (pairs[row][0], -pairs[row][1])):

@@ -31,7 +31,7 @@ from timeline.tracks.partition import (
     WAITING_FOR,
     is_partition,
     paint_partition,
-    paint_sums,
+    with_sums,
     with_waits,
 )
 
@@ -148,8 +148,8 @@ def waits_of(ops: list[Op]) -> tuple[RankCollectives, Waits]:
 
 
 def painted(overlap: Overlap, idle: IdleParts | None, strings: StringPool) -> list[Track]:
-    painter = Painter()
-    paint_partition(painter, overlap, idle, strings, 0)
+    painter = Painter(strings=strings, rank=0)
+    paint_partition(painter, overlap, idle)
     return painter.tracks
 
 
@@ -271,10 +271,7 @@ def test_idle_time_is_not_parted_where_no_cause_is_known() -> None:
 def test_a_rank_of_which_nothing_else_is_drawn_has_its_sums_below() -> None:
     """The viewer hides rows without a parent that have none below them."""
     overlap, strings = overlap_of([(EPOCH_NS, EPOCH_NS + 3_000)], [], []), StringPool()
-    painter = Painter()
-    painter.tracks = painted(overlap, None, strings)
-    paint_sums(painter, painter.tracks[0])
-    sums = painter.tracks[1]
-    assert sums.parent == painter.tracks[0].id
+    row, sums = with_sums(*painted(overlap, None, strings))
+    assert sums.parent == row.id
     assert isinstance(sums.content, Slices)
     assert [strings[code] for code in sums.content.name.tolist()] == ["Computing 3.00 us"]

@@ -184,7 +184,6 @@ def _with_drift_where_seen(fit: _Fit, plain: _Clocks) -> _Clocks:
 
 
 def _lowest(island: Rows) -> list[int]:
-    """Return the lowest rank of each island."""
     lowest: list[int] = distinct(island[island >= 0]).tolist()
     return lowest
 
@@ -331,7 +330,6 @@ def _ends_apart(
 
 
 def _other_ends(ranks: Sequence[RankCollectives]) -> SharedOps:
-    """Return the collectives of whole groups that are not fitted."""
     kinds = kind_numbers((*ENDING_TOGETHER, *POINT_TO_POINT))
     return find_shared_ops(ranks, [~np.isin(rank.ops.kind, kinds) for rank in ranks])
 

@@ -193,7 +193,6 @@ def _parts_ns(steps: Int64, part: str, measured: Measured, *, whole: bool) -> In
 
 
 def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int64:
-    """Return the time of the operators of each named type."""
     times = measured.operators.take(~measured.operators.communication)
     pool = StringPool()
     ours = pool.codes(measured.operator_strings)[times.type]

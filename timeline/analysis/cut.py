@@ -6,11 +6,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.recorded_steps import RecordedSteps, recorded_steps
-from timeline.analysis.step_membership import Membership, assign_steps
-from timeline.analysis.step_trace import StepTrace, step_trace
+from timeline.analysis.steps import (
+    Membership,
+    RecordedSteps,
+    StepTrace,
+    assign_steps,
+    recorded_steps,
+    step_trace,
+)
 from timeline.columns.columns import Bool, Int64, Rows
-from timeline.columns.intervals import IntervalSet, union
+from timeline.columns.intervals import IntervalSet, are_touching, union
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records
 from timeline.selection import Selection
@@ -101,8 +106,8 @@ def _cut_to(part: Cut, steps: Bool, masks: tuple[Bool, Bool, Bool, Bool], host: 
         planes=planes,
         steps=steps,
         parts=parts,
-        host=_touching(records.host.start_ns, records.host.end_ns, touched) & host,
-        samples=_touching(times_ns, times_ns, touched),
+        host=are_touching(records.host.start_ns, records.host.end_ns, touched) & host,
+        samples=are_touching(times_ns, times_ns, touched),
     )
     return _taken(part, kept, steps, ops)
 
@@ -139,16 +144,6 @@ def _touched(part: Cut, chosen: Bool, tasks: Bool, ops: Bool) -> IntervalSet:
     return union(np.concatenate(starts), np.concatenate(ends))
 
 
-def _touching(start_ns: Int64, end_ns: Int64, touched: IntervalSet) -> Bool:
-    """Return a mask of the intervals that share time with any of the given ones."""
-    at = np.searchsorted(touched.end_ns, start_ns, side="right")
-    if not len(touched):
-        return np.zeros(len(start_ns), np.bool_)
-    nearest = np.minimum(at, len(touched) - 1)
-    begins = touched.start_ns[nearest]
-    return (at < len(touched)) & ((begins < end_ns) | (begins <= start_ns))
-
-
 def device_span_ns(records: Records) -> tuple[int, int] | None:
     """Return first start and last end of tasks, ops and graph steps; None without any."""
     starts, ends = [], []
@@ -173,10 +168,10 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
     """Keep whole all records that lie at least partly in [start_ns, end_ns)."""
     window = IntervalSet(np.array([start_ns]), np.array([end_ns]))
     records, membership = part.records, part.membership
-    steps = _touching(records.steps.start_ns, records.steps.end_ns, window)
+    steps = are_touching(records.steps.start_ns, records.steps.end_ns, window)
     on_device = membership.device_start_ns != NO_TIME
-    steps |= on_device & _touching(membership.device_start_ns, membership.device_end_ns, window)
-    ops = _touching(records.ops.start_ns, records.ops.end_ns, window)
+    steps |= on_device & are_touching(membership.device_start_ns, membership.device_end_ns, window)
+    ops = are_touching(records.ops.start_ns, records.ops.end_ns, window)
     kept = _touching_records(records, steps, window)
     taken = _taken(part, kept, steps, ops)
     every = np.ones(len(part.around.steps), np.bool_)
@@ -190,9 +185,9 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
 def _touching_records(records: Records, steps: Bool, window: IntervalSet) -> Records:
     return records.filter(
         steps=steps,
-        samples=_touching(records.samples.time_ns, records.samples.time_ns, window),
+        samples=are_touching(records.samples.time_ns, records.samples.time_ns, window),
         **{
-            name: _touching(table.start_ns, table.end_ns, window)
+            name: are_touching(table.start_ns, table.end_ns, window)
             for name, table in (
                 ("tasks", records.tasks),
                 ("ops", records.ops),

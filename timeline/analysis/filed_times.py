@@ -7,12 +7,10 @@ from dataclasses import replace
 import numpy as np
 
 from timeline.analysis.idle.idle_sums import CAUSES, CauseTimes, IdleCause, IdleTimes
-from timeline.analysis.overlap import OverlapTotals
-from timeline.analysis.path.critical_path import RankPath
+from timeline.analysis.overlap import OverlapTotals, StepWaits
+from timeline.analysis.path.rank_path import RankPath
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.step_membership import NO_STEP
-from timeline.analysis.step_trace import StepTrace
-from timeline.analysis.step_waits import StepWaits
+from timeline.analysis.steps import NO_STEP, StepTrace
 from timeline.columns.columns import Int64
 from timeline.columns.intervals import union
 from timeline.records.not_given import NO_ID

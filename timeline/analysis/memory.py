@@ -10,7 +10,7 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column, sort_rows
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
-from timeline.columns.group_by import group_numbers
+from timeline.columns.group_by import group_numbers, sum_by
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import Layer
 from timeline.ranges import MOST_BYTES
@@ -323,9 +323,7 @@ def _made(
     node, tensor = np.divmod(pairs, max(1, len(tensors)))
     maker = np.full(len(tensors), NO_NODE)
     maker[tensor[::-1]] = node[::-1]
-    size_bytes = np.zeros(int(first_node[-1]), np.int64)
-    np.add.at(size_bytes, node, tensors.size_bytes[tensor])
-    return maker, size_bytes
+    return maker, sum_by(node, tensors.size_bytes[tensor], int(first_node[-1]))
 
 
 MEMORY_OF_GRAPHS = "Memory of Graphs"
@@ -364,11 +362,7 @@ def with_memory_of_graphs(records: Records) -> Records:
     }
     reason = "operators of graphs whose memory is known and of which there is no task to draw it at"
     omission = Omission(
-        reason,
-        absent,
-        records.rank,
-        code=OmissionCode.NO_TASK,
-        layers=frozenset({Layer.COUNTERS}),
+        reason, absent, records.rank, code=OmissionCode.NO_TASK, layers=frozenset({Layer.COUNTERS})
     )
     return replace(
         records,

@@ -1,14 +1,16 @@
-"""Use of device time: computing, communicating, both, copying, or free."""
+"""Use of device time: computing, communicating, both, copying, or free; and the waits of steps."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.analysis.step_membership import Membership
+from timeline.analysis.steps import NO_STEP, Membership, RecordedSteps, assign_steps
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import NO_ROWS, rows_by_value
+from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
+from timeline.columns.group_by import sum_by
 from timeline.columns.intervals import (
     IntervalSet,
     covered_between,
@@ -17,9 +19,10 @@ from timeline.columns.intervals import (
     union,
     union_of_sets,
 )
-from timeline.records.clock import INNER, FreeRule
+from timeline.records.clock import INNER, CommunicationRule, FreeRule
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records, Spans, Tasks
+from timeline.records.task_kinds import collective_kind
 
 
 @dataclass(frozen=True)
@@ -257,7 +260,6 @@ def overlap_by_launch(
 
 
 def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, IntervalSet]:
-    """Return the time that the rule adds before and after."""
     span = stretches.span_ns
     start_ns, end_ns = span or (0, 0)
     before_ns = start_ns if span is None or rule.start_ns is None else rule.start_ns
@@ -268,3 +270,80 @@ def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, Inter
 def _interval(start_ns: int, end_ns: int) -> IntervalSet:
     """Return one interval, or none if it ends before it starts."""
     return union(np.array([start_ns], np.int64), np.array([end_ns], np.int64))
+
+
+def with_communication_rule(records: Records) -> Records:
+    """Return the records with the rule that is closest to the writer's times of steps.
+
+    Ops are used if both rules are equally close.
+    """
+    rule = records.communication_rule
+    if not rule.vendor_ns:
+        return records
+    candidates = [CommunicationRule(of_tasks, rule.evidence) for of_tasks in (False, True)]
+    choices = [replace(records, communication_rule=candidate) for candidate in candidates]
+    return min(choices, key=lambda counted: _distance_ns(counted, rule.vendor_ns))
+
+
+def _distance_ns(records: Records, wanted_ns: Mapping[int, int]) -> int:
+    """Return the distance of communication from the writer's times of steps.
+
+    Without common steps, the sums are compared.
+    """
+    member = assign_steps(records)
+    spans, span_step = communication_spans(records, member)
+    steps = records.steps
+    totals = overlap_by_launch(records.tasks, member.tasks, spans, span_step, len(steps))
+    sums_ns: dict[int, int] = {}
+    for number, parts in zip(steps.iteration.tolist(), totals, strict=True):
+        sums_ns[number] = sums_ns.get(number, 0) + parts["communication_ns"]
+    known = wanted_ns.keys() & sums_ns.keys()
+    if not known:
+        whole_ns = measure_overlap(records.tasks, spans).communication.total_ns
+        return abs(whole_ns - sum(wanted_ns.values()))
+    return sum(abs(sums_ns[step] - wanted_ns[step]) for step in known)
+
+
+_RECEIVE = "Receive"
+
+
+class StepWaits(ColumnTable):
+    """Waits of steps, one row per step.
+
+    receive_ns: total length of its receive ops, in which a pipeline stage waits for the previous
+    one ("Bubble"). preparing_ns: from its start on the host to its first compute task or
+    communication op, on the clocks as recorded, as the profiler counts it; NO_TIME for a step that
+    is not marked on the host, or has neither. before_ns: the part of its period before its first
+    kernel: after it began on the host, and after the previous step ended.
+    """
+
+    receive_ns: Int64 = column(np.int64)
+    preparing_ns: Int64 = column(np.int64, NO_TIME)
+    before_ns: Int64 = column(np.int64, 0)
+
+
+def step_waits(
+    records: Records, membership: Membership, recorded: RecordedSteps, totals: OverlapTotals
+) -> StepWaits:
+    """Return the waits of all steps."""
+    steps, tasks, ops = records.steps, records.tasks, records.ops
+    count, strings = len(steps), records.strings
+    receives = np.zeros(len(strings), np.bool_)
+    names = distinct(ops.name)
+    receives[names] = [collective_kind(name) == _RECEIVE for name in strings.texts(names)]
+    received = receives[ops.name] & (membership.ops != NO_STEP)
+    receive_ns = sum_by(membership.ops[received], (ops.end_ns - ops.start_ns)[received], count)
+    never = np.iinfo(np.int64).max
+    first_ns = np.full(count, never)
+    computing = tasks.compute & (membership.tasks != NO_STEP)
+    np.minimum.at(first_ns, membership.tasks[computing], tasks.start_ns[computing])
+    in_step = membership.ops != NO_STEP
+    np.minimum.at(first_ns, membership.ops[in_step], ops.start_ns[in_step])
+    given = steps.host & (first_ns != never)
+    preparing_ns = first_ns - (steps.start_ns - records.host_offset_ns)
+    before_ns = np.maximum(totals.start_ns - np.maximum(steps.start_ns, recorded.begin_ns), 0)
+    return StepWaits(
+        receive_ns,
+        np.where(given, preparing_ns, NO_TIME),
+        np.where(steps.host & totals.known, before_ns, 0),
+    )

@@ -18,16 +18,16 @@ from timeline.analysis.memory import AllocatedMemory, MemoryPeaks
 from timeline.analysis.overlap import (
     FreeParts,
     OverlapTotals,
+    StepWaits,
     communication_spans,
     overlap_by_launch,
+    step_waits,
 )
-from timeline.analysis.path.critical_path import RankPath
+from timeline.analysis.path.rank_path import RankPath
 from timeline.analysis.questions import Questions
-from timeline.analysis.recorded_steps import RecordedSteps
 from timeline.analysis.selected_rank import SelectedRank, count_detail_rows, detail_omission
 from timeline.analysis.single_records import SingleRecords
-from timeline.analysis.step_trace import StepTrace
-from timeline.analysis.step_waits import StepWaits, step_waits
+from timeline.analysis.steps import RecordedSteps, StepTrace
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.work.computed_work import RankWork
 from timeline.analysis.work.launching_operators import LauncherFigures

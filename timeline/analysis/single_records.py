@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.cut import Cut
-from timeline.analysis.idle.device_items import device_items
+from timeline.analysis.idle.launches import device_items
 from timeline.analysis.questions import Questions
 from timeline.analysis.work.operators import TaskTypes
 from timeline.analysis.work.task_sums import are_hccl_tasks

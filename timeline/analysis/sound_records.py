@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS
+from timeline.analysis.idle.launches import MOST_HOST_OFFSET_NS
 from timeline.columns.chunks import chunks, rows_where
 from timeline.columns.columns import Bool, Int64, Rows, ascending, take
 from timeline.layers import HOST_LAYERS, Layer

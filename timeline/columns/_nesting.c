@@ -135,7 +135,7 @@ static PyObject *groups(PyObject *module, PyObject *args)
 }
 
 /* What is told of each edge in drawing order. */
-typedef void Add(void *to, const Intervals *all, Py_ssize_t row, Py_ssize_t depth, int is_end);
+typedef void Add(void *to, const Intervals *all, Py_ssize_t row, int is_end);
 
 static inline int order_all(const Intervals *all, Add *add, void *to)
 {
@@ -154,11 +154,12 @@ static inline int order_all(const Intervals *all, Add *add, void *to)
                     found = CROSSES;
                 break;
             }
-            add(to, all, open, --stack.size, 1);
+            stack.size--;
+            add(to, all, open, 1);
         }
         if (is_past || found != DONE)
             break;
-        add(to, all, at, stack.size, 0);
+        add(to, all, at, 0);
         Py_ssize_t *open = pushed(&stack);
         if (open == NULL)
             found = NO_MEMORY;
@@ -195,48 +196,6 @@ static PyObject *without(PyObject **made, int found)
     return failed(found);
 }
 
-/* The edges of intervals: of which row, and whether it ends there. */
-typedef struct {
-    int64_t *row, *time, *depth;
-    char *is_end;
-    Py_ssize_t count;
-} Edges;
-
-static inline void add_edge(void *to, const Intervals *all, Py_ssize_t row, Py_ssize_t depth,
-                            int is_end)
-{
-    Edges *edges = to;
-    edges->row[edges->count] = row;
-    edges->is_end[edges->count] = (char)is_end;
-    edges->time[edges->count] = is_end ? all->end[row] : all->start[row];
-    edges->depth[edges->count++] = depth;
-}
-
-PyDoc_STRVAR(edges_doc, "edges(start_ns, end_ns)\n--\n\n"
-"The edges of nested intervals in drawing order: row, is_end, time_ns and depth; None: two cross.\n\n"
-"All are bytes of int64, is_end a byte each. ValueError: intervals are not in order of start, the\n"
-"outer one first, or columns differ in length.");
-
-static PyObject *edges(PyObject *module, PyObject *args)
-{
-    PyObject *start, *end, *made[MOST_COLUMNS];
-    Intervals all;
-    if (!PyArg_ParseTuple(args, "SS", &start, &end) || read_intervals(start, end, &all) < 0 ||
-        make_columns(made, "\10\1\10\10", all.count) < 0)
-        return NULL;
-    Edges edges = {
-        (int64_t *)PyBytes_AsString(made[0]), (int64_t *)PyBytes_AsString(made[2]),
-        (int64_t *)PyBytes_AsString(made[3]), PyBytes_AsString(made[1]), 0,
-    };
-    int found;
-    Py_BEGIN_ALLOW_THREADS
-    found = order_all(&all, add_edge, &edges);
-    Py_END_ALLOW_THREADS
-    if (found != DONE)
-        return without(made, found);
-    return Py_BuildValue("(NNNN)", made[0], made[1], made[2], made[3]);
-}
-
 /* What is drawn of intervals one after the other: one begins, ends, or both with nothing between.
  * before: when the event before was, from which on the time of each is told. */
 typedef struct {
@@ -246,8 +205,7 @@ typedef struct {
     int64_t before;
 } Events;
 
-static inline void add_event(void *to, const Intervals *all, Py_ssize_t row, Py_ssize_t depth,
-                             int is_end)
+static inline void add_event(void *to, const Intervals *all, Py_ssize_t row, int is_end)
 {
     Events *events = to;
     int64_t time = is_end ? all->end[row] : all->start[row];
@@ -293,57 +251,6 @@ static PyObject *events(PyObject *module, PyObject *args)
     if (found != DONE)
         return without(made, found);
     return Py_BuildValue("(nNNNNN)", events.count, made[0], made[1], made[2], made[3], made[4]);
-}
-
-PyDoc_STRVAR(parents_doc, "parents(row, is_end, depth)\n--\n\n"
-"What is around each interval, as bytes of int64, -1 for nothing, given the edges of all.\n\n"
-"ValueError: these are not the edges of so many intervals.");
-
-static PyObject *parents(PyObject *module, PyObject *args)
-{
-    PyObject *rows, *ends, *depths;
-    if (!PyArg_ParseTuple(args, "SSS", &rows, &ends, &depths))
-        return NULL;
-    Py_ssize_t count = PyBytes_Size(ends);
-    const int64_t *row = column_of(rows, count, sizeof *row);
-    const int64_t *depth = row == NULL ? NULL : column_of(depths, count, sizeof *depth);
-    if (depth == NULL)
-        return NULL;
-    const char *is_end = PyBytes_AsString(ends);
-    PyObject *made = PyBytes_FromStringAndSize(NULL, count / 2 * (Py_ssize_t)sizeof(int64_t));
-    if (made == NULL)
-        return NULL;
-    int64_t *parent = (int64_t *)PyBytes_AsString(made);
-    /* The last interval that began at each depth, which is open as long as a deeper one begins. */
-    int64_t *last = malloc(sizeof *last * (size_t)(count / 2 + 1));
-    if (last == NULL) {
-        Py_DECREF(made);
-        return PyErr_NoMemory();
-    }
-    int known = 1;
-    Py_BEGIN_ALLOW_THREADS
-    memset(parent, 0xff, sizeof *parent * (size_t)(count / 2));
-    Py_ssize_t deepest = -1;
-    for (Py_ssize_t at = 0; at < count && known; at++) {
-        if (is_end[at])
-            continue;
-        known = depth[at] >= 0 && depth[at] <= deepest + 1 && depth[at] < count / 2 &&
-                row[at] >= 0 && row[at] < count / 2;
-        if (!known)
-            break;
-        if (depth[at] > deepest)
-            deepest = depth[at];
-        parent[row[at]] = depth[at] ? last[depth[at] - 1] : -1;
-        last[depth[at]] = row[at];
-    }
-    Py_END_ALLOW_THREADS
-    free(last);
-    if (!known) {
-        Py_DECREF(made);
-        PyErr_SetString(PyExc_ValueError, "these are not the edges of so many intervals");
-        return NULL;
-    }
-    return made;
 }
 
 typedef struct {
@@ -488,12 +395,10 @@ static PyObject *latest_open(PyObject *module, PyObject *args)
 
 static PyMethodDef methods[] = {
     {"are_exceeded", are_exceeded, METH_VARARGS, are_exceeded_doc},
-    {"edges", edges, METH_VARARGS, edges_doc},
     {"events", events, METH_VARARGS, events_doc},
     {"groups", groups, METH_VARARGS, groups_doc},
     {"latest_open", latest_open, METH_VARARGS, latest_open_doc},
     {"open_around", open_around, METH_VARARGS, open_around_doc},
-    {"parents", parents, METH_VARARGS, parents_doc},
     {NULL, NULL, 0, NULL},
 };
 

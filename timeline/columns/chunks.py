@@ -9,13 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.constant import constant
-from timeline.columns.spill import (
-    Extent,
-    count_in_memory,
-    count_read,
-    reserve_extent,
-    spillable,
-)
+from timeline.columns.spill import Extent, count_in_memory, count_read, reserve_extent, spillable
 
 CHUNK_ROWS = 1 << 16
 """Number of rows processed at a time; their temporaries fit into the processor's cache."""

@@ -14,8 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.chunks import chunks, compute_in_chunks
-from timeline.columns.constant import constant, is_constant
-from timeline.columns.short import MOST_SHARED_BYTES
+from timeline.columns.constant import MOST_SHARED_BYTES, constant, is_constant
 from timeline.columns.spill import spillable
 from timeline.errors import RecordError
 

@@ -1,4 +1,4 @@
-"""Constant columns: read-only arrays of stride 0."""
+"""Constant columns: read-only arrays of stride 0; and short columns, shared if equal."""
 
 from __future__ import annotations
 
@@ -37,3 +37,20 @@ def _repeated(cell: npt.NDArray[Any], count: int) -> npt.NDArray[Any]:
 def is_constant(values: npt.NDArray[Any]) -> bool:
     """Return whether a column was made by `constant`."""
     return values.strides == (0,)
+
+
+MOST_SHARED_BYTES = 512
+"""Longer columns are hardly ever equal to another."""
+
+
+def short_column(values: bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return a read-only column of these bytes."""
+    make = _shared if len(values) <= MOST_SHARED_BYTES else _column
+    return make(values, dtype)
+
+
+def _column(values: bytes, dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    return np.frombuffer(values, dtype)
+
+
+_shared = lru_cache(maxsize=4096)(_column)

@@ -67,9 +67,7 @@ def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     return unique, compute_in_chunks(np.intp, lambda some: position.take(some - least), values)
 
 
-def _distinct_of_few(
-    values: npt.NDArray[_Integer],
-) -> tuple[npt.NDArray[_Integer], Rows]:
+def _distinct_of_few(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
     """Return the same as `distinct_values` for a few rows, for which calling NumPy takes longer."""
     rows = values.tolist()
     number = {value: place for place, value in enumerate(sorted(set(rows)))}
@@ -86,19 +84,36 @@ def distinct_as_met(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer
     >>> found.tolist(), which.tolist()
     ([7, 3], [0, 1, 0])
     """
-    unique, which = distinct_values(values)
-    first = np.empty(len(unique), np.intp)
-    # The last of several assignments stays.
-    first[which[::-1]] = np.arange(len(values) - 1, -1, -1)
-    order = np.argsort(first)
-    number = np.empty(len(order), np.intp)
-    number[order] = np.arange(len(order))
-    return unique[order], number[which]
+    unique, which, turn = distinct_turns(values)
+    return unique[np.argsort(turn)], turn[which]
+
+
+def distinct_turns(
+    values: npt.NDArray[_Integer],
+) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
+    """Return the distinct values, ascending; the position of each row's; and the turn of each.
+
+    The turn of a value is its number in the order of first rows.
+
+    >>> found, which, turn = distinct_turns(np.array([7, 3, 7]))
+    >>> found.tolist(), which.tolist(), turn.tolist()
+    ([3, 7], [1, 0, 1], [1, 0])
+    """
+    keys, which = distinct_values(values)
+    turn = np.empty(len(keys), np.intp)
+    turn[np.argsort(first_rows(which, len(keys)))] = np.arange(len(keys))
+    return keys, which, turn
+
+
+def first_rows(group: Rows | Int64, groups: int) -> Rows:
+    """Return the first row of each of so many groups, from the number of each row's group."""
+    first = np.zeros(groups, np.intp)
+    first[group[::-1]] = np.arange(len(group))[::-1]
+    return first
 
 
 def map_values(
-    values: npt.NDArray[_Integer],
-    meaning: Callable[[npt.NDArray[_Integer]], npt.NDArray[_Meaning]],
+    values: npt.NDArray[_Integer], meaning: Callable[[npt.NDArray[_Integer]], npt.NDArray[_Meaning]]
 ) -> npt.NDArray[_Meaning]:
     """Map each value (n,) through a function that is called with the distinct values only.
 
@@ -144,6 +159,20 @@ def rows_by_value(
     stop = np.searchsorted(ordered, wanted, side="right").tolist()
     for value, begin, end in zip(wanted.tolist(), first, stop, strict=True):
         yield value, rows[begin:end]
+
+
+def matched_rows(
+    few: npt.NDArray[_Integer], many: npt.NDArray[_Integer]
+) -> Iterator[tuple[Rows, Rows]]:
+    """Yield for each value of one column, ascending, its rows there and those in another one.
+
+    >>> left, right = np.array([7, 3]), np.array([3, 3, 5])
+    >>> [(rows.tolist(), others.tolist()) for rows, others in matched_rows(left, right)]
+    [([1], [0, 1]), ([0], [])]
+    """
+    rows_of = dict(rows_by_value(few))
+    for value, rows in rows_by_value(many, distinct(few)):
+        yield rows_of[value], rows
 
 
 def _rows_of_each(values: npt.NDArray[_Integer]) -> Iterator[tuple[int, Rows]]:

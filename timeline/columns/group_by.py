@@ -1,4 +1,4 @@
-"""Groups of rows with equal keys, and reductions by group such as sums and extremes."""
+"""Groups of rows with equal keys, and reductions by group such as sums, extremes and quartiles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy.typing as npt
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows
 from timeline.columns.constant import constant, is_constant
-from timeline.columns.distinct import DENSE, are_first, dense_range, distinct_values
+from timeline.columns.distinct import DENSE, are_first, dense_range, distinct_values, first_rows
 from timeline.columns.spill import spillable
 
 _Integer = TypeVar("_Integer", bound=np.integer[Any])
@@ -36,9 +36,7 @@ class GroupBy:
 
     def sum(self, values: Int64) -> Int64:
         """Return the exact sum of the values (n,) of each group, (k,)."""
-        sums = np.zeros(len(self.first), np.int64)
-        np.add.at(sums, self.group, values)
-        return sums
+        return sum_by(self.group, values, len(self.first))
 
     def least(self, values: Int64) -> Int64:
         """Return the minimum of the values (n,) of each group, (k,)."""
@@ -53,12 +51,23 @@ class GroupBy:
         return maxima
 
 
+def sum_by(group: npt.NDArray[np.integer[Any]], values: Int64, count: int) -> Int64:
+    """Return the exact sum of the values of each group, (count,), from the number of each's group.
+
+    >>> sum_by(np.array([2, 0, 2]), np.array([5, 1, 7]), 3).tolist()
+    [1, 0, 12]
+    """
+    sums = np.zeros(count, np.int64)
+    np.add.at(sums, group, values)
+    return sums
+
+
 def group_by(count: int, keys: Iterable[Int64 | Codes]) -> GroupBy:
     """Group rows that are equal in all keys, (count,) each; without a key they are one group."""
     group = group_numbers(count, keys)
     if not count:
         return GroupBy(group, np.empty(0, np.intp))
-    return GroupBy(group, _first_rows(group, int(group.max()) + 1))
+    return GroupBy(group, first_rows(group, int(group.max()) + 1))
 
 
 def sum_rows(
@@ -129,23 +138,6 @@ def _renumbered(values: Int64) -> tuple[Int64, int]:
     return which, len(keys)
 
 
-def distinct_turns(
-    values: npt.NDArray[_Integer],
-) -> tuple[npt.NDArray[_Integer], npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Return the distinct values, ascending; the position of each row's; and the turn of each.
-
-    The turn of a value is its number in the order of first rows.
-
-    >>> found, which, turn = distinct_turns(np.array([7, 3, 7]))
-    >>> found.tolist(), which.tolist(), turn.tolist()
-    ([3, 7], [1, 0, 1], [1, 0])
-    """
-    keys, which = distinct_values(values)
-    turn = np.empty(len(keys), np.intp)
-    turn[np.argsort(_first_rows(which, len(keys)))] = np.arange(len(keys))
-    return keys, which, turn
-
-
 def count_turns(*keys: npt.NDArray[Any]) -> Int64:
     """Return the number of earlier rows with the same keys for each row, (n,).
 
@@ -171,12 +163,6 @@ def rows_before(*keys: npt.NDArray[Any]) -> Rows:
     same = np.flatnonzero(~are_first(*(key[order] for key in keys))[1:])
     before[order[same + 1]] = order[same]
     return before
-
-
-def _first_rows(group: Rows | Int64, groups: int) -> Rows:
-    first = np.zeros(groups, np.intp)
-    first[group[::-1]] = np.arange(len(group))[::-1]
-    return first
 
 
 @dataclass(frozen=True)
@@ -251,3 +237,62 @@ class GroupRuns:
         first = self.first[groups.start]
         stop = first + int(self.members[groups].sum())
         return np.arange(first, stop) if self.order is None else self.order[first:stop]
+
+
+@dataclass(frozen=True)
+class Quartiles:
+    """Quartiles and standard deviation of all values of a group, one row per group, (k,) each.
+
+    They are rounded to whole numbers. count: number of values; if it is 0, the rest is 0 too and
+    has no meaning.
+    """
+
+    count: Int64
+    first: Int64
+    median: Int64
+    third: Int64
+    deviation: Int64
+
+
+def quartiles_by_group(group: Int64, values: Int64, groups: int) -> Quartiles:
+    """Return the quartiles by group, interpolated between neighbours like `numpy.quantile`.
+
+    Args:
+        group: (n,) the number of each value's group, below `groups`; in any order.
+        values: (n,) int64.
+
+    >>> found = quartiles_by_group(np.array([0, 0, 0, 1]), np.array([4, 0, 2, 7]), 2)
+    >>> found.first.tolist(), found.median.tolist(), found.deviation.tolist()
+    ([1, 7], [2, 7], [2, 0])
+    """
+    order = np.lexsort((values, group))
+    ordered, ordered_group = values[order], group[order]
+    count = np.bincount(ordered_group, minlength=groups).astype(np.int64)
+    first = np.cumsum(count) - count
+    low, middle, high = (_quartile(ordered, first, count, which) for which in (1, 2, 3))
+    return Quartiles(count, low, middle, high, _deviation(ordered, ordered_group, count))
+
+
+def _quartile(ordered: Int64, first: Int64, count: Int64, which: int) -> Int64:
+    quartile = np.zeros(len(count), np.int64)
+    some = np.flatnonzero(count)
+    below, quarters = np.divmod((count[some] - 1) * which, 4)
+    low = ordered[first[some] + below]
+    high = ordered[first[some] + np.minimum(below + 1, count[some] - 1)]
+    quartile[some] = low + ((high - low) * quarters + 2) // 4
+    return quartile
+
+
+def _deviation(ordered: Int64, group: Int64, count: Int64) -> Int64:
+    """Return the standard deviation of each group.
+
+    It is computed from differences to integer means, since the squares of times exceed a float.
+    """
+    divisor = np.maximum(count, 1)
+    sums = np.zeros(len(count), np.int64)
+    np.add.at(sums, group, ordered)
+    mean = sums // divisor
+    off = (ordered - mean[group]).astype(np.float64)
+    square = np.bincount(group, off * off, len(count)) / divisor
+    rest = (sums - mean * divisor) / divisor
+    return np.round(np.sqrt(np.maximum(square - rest * rest, 0))).astype(np.int64)

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Columnar, Int64, Rows, rows_of_runs, take
+from timeline.columns.columns import Bool, Codes, Columnar, Int64, Rows, rows_of_runs, take
+from timeline.columns.distinct import matched_rows
+
+NEVER_NS = np.iinfo(np.int64).max
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +115,21 @@ def intersect(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     return subtract(left, subtract(left, right))
 
 
+def are_touching(start_ns: Int64, end_ns: Int64, intervals: IntervalSet) -> Bool:
+    """Return a mask of intervals (n,), maybe empty ones, that share time with any of a set.
+
+    >>> some = union(np.array([2, 8]), np.array([4, 9]))
+    >>> are_touching(np.array([0, 0, 3, 4]), np.array([2, 3, 3, 9]), some).tolist()
+    [False, True, True, True]
+    """
+    if not len(intervals):
+        return np.zeros(len(start_ns), np.bool_)
+    at = np.searchsorted(intervals.end_ns, start_ns, side="right")
+    begins_ns = intervals.start_ns[np.minimum(at, len(intervals) - 1)]
+    touching: Bool = (at < len(intervals)) & ((begins_ns < end_ns) | (begins_ns <= start_ns))
+    return touching
+
+
 def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
     """Return how much time before each timestamp (n,) the intervals cover, (n,).
 
@@ -170,6 +188,73 @@ def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
     at = np.searchsorted(start_ns[order], moments_ns, side="right") - 1
     last = order[np.maximum(at, 0)]
     return np.where((at >= 0) & (moments_ns < end_ns[last]), last, -1)
+
+
+def open_at_by_key(
+    key: Int64 | Codes,
+    moments_ns: Int64,
+    interval_key: Int64 | Codes,
+    start_ns: Int64,
+    end_ns: Int64,
+) -> Rows:
+    """Return the row of `open_at` among the intervals with the key of each timestamp.
+
+    Args:
+        key, moments_ns: (n,) in any order.
+        interval_key, start_ns, end_ns: (k,) in any order.
+    """
+    rows_open = np.full(len(moments_ns), -1, np.intp)
+    for intervals, moments in matched_rows(interval_key, key):
+        at = open_at(moments_ns[moments], start_ns[intervals], end_ns[intervals])
+        rows_open[moments] = np.where(at >= 0, intervals[at], -1)
+    return rows_open
+
+
+def first_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
+    """Return the half-open interval that began first among those open at each timestamp.
+
+    Args:
+        moments_ns: (n,) int64, in any order.
+        start_ns, end_ns: (k,) int64, in any order; they may overlap.
+
+    Returns:
+        rows: (n,) rows of the intervals, -1 if none is open; of several that begin together, the
+        first row.
+
+    >>> first_open_at(np.array([1, 4, 9]), np.array([0, 3]), np.array([8, 5])).tolist()
+    [0, 0, -1]
+    """
+    order = np.append(np.argsort(start_ns, kind="stable"), -1)
+    begins_ns = start_ns[order[:-1]]
+    reach_ns = np.maximum.accumulate(end_ns[order[:-1]])
+    at = np.searchsorted(reach_ns, moments_ns, side="right")
+    return np.where(np.append(begins_ns, NEVER_NS)[at] <= moments_ns, order[at], -1)
+
+
+def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
+    """Cut intervals at all edges inside them.
+
+    Args:
+        start_ns, end_ns: (n,) none is empty.
+        edges_ns: (k,) ascending, each once.
+
+    Returns:
+        of: (m,) the interval that each part belongs to, ascending; then its start and its end.
+
+    >>> of, start_ns, end_ns = cut_at(np.array([0, 9]), np.array([4, 10]), np.array([1, 4, 9]))
+    >>> of.tolist(), start_ns.tolist(), end_ns.tolist()
+    ([0, 0, 1], [0, 1, 9], [1, 4, 10])
+    """
+    first = np.searchsorted(edges_ns, start_ns, side="right")
+    count = np.maximum(np.searchsorted(edges_ns, end_ns, side="left") - first, 0)
+    last = np.cumsum(count + 1) - 1
+    is_first, is_last = np.zeros((2, len(start_ns) + int(count.sum())), np.bool_)
+    is_first[last - count], is_last[last] = True, True
+    edges = edges_ns[rows_of_runs(first, count)]
+    begins_ns, stops_ns = np.empty((2, len(is_first)), np.int64)
+    begins_ns[is_first], begins_ns[~is_first] = start_ns, edges
+    stops_ns[is_last], stops_ns[~is_last] = end_ns, edges
+    return np.repeat(np.arange(len(start_ns)), count + 1), begins_ns, stops_ns
 
 
 def only_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Rows, Int64]:

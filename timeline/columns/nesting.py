@@ -1,4 +1,4 @@
-"""Nested intervals: order and depth of their edges, parents, and the open interval at a time."""
+"""Nested intervals: the order of their edges, and the open interval at a time."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ def is_compiled() -> bool:
 class Edges:
     """The 2n edges of n intervals in drawing order.
 
-    row: (2n,) the interval an edge belongs to; is_end: (2n,); time_ns: (2n,); depth: (2n,) open
-    intervals outside the edge's own, as a stack would count them.
+    row: (2n,) the interval an edge belongs to; is_end: (2n,); time_ns: (2n,).
 
     At equal times, ends come first (inner before outer), then beginnings (outer before inner), and
     an interval without length has its two edges next to each other.
@@ -38,94 +37,25 @@ class Edges:
     row: Rows
     is_end: Bool
     time_ns: Int64
-    depth: Int64
-
-    def nested(self) -> bool:
-        """Return whether every two intervals are disjoint or one lies inside the other."""
-        order = np.argsort(self.depth, kind="stable")
-        row = self.row[order]
-        return bool((row[0::2] == row[1::2]).all())
 
 
 def order_edges(start_ns: Int64, end_ns: Int64) -> Edges:
     """Order the edges of intervals, given in any order.
 
-    Intervals that cross are ordered too, but then `Edges.nested` is false and a stack machine such
-    as Perfetto's would close the wrong one.
+    Intervals that cross are ordered too, but a stack machine such as Perfetto's would close the
+    wrong one.
     """
-    edges = _edges_by_stack(start_ns, end_ns)
-    return _edges_by_sorting(start_ns, end_ns) if edges is None else edges
-
-
-def _edges_by_stack(start_ns: Int64, end_ns: Int64) -> Edges | None:
-    """Return the edges of intervals; None if some cross or the compiled module is missing."""
-    if _nesting is None:
-        return None
-    order = _by_start(start_ns, end_ns)
-    if order is not None:
-        start_ns, end_ns = start_ns[order], end_ns[order]
-    columns = _nesting.edges(start_ns.tobytes(), end_ns.tobytes())
-    if columns is None:
-        return None
-    row, time_ns, depth = (np.frombuffer(columns[at], np.int64) for at in (0, 2, 3))
-    row = row if order is None else order[row]
-    return Edges(row, np.frombuffer(columns[1], np.bool_), time_ns, depth)
-
-
-def _edges_by_sorting(start_ns: Int64, end_ns: Int64) -> Edges:
-    empty = start_ns == end_ns
-    some, none = np.flatnonzero(~empty), np.flatnonzero(empty)
+    row = np.tile(np.arange(len(start_ns)), 2)
+    is_end = np.arange(len(row)) >= len(start_ns)
+    time_ns = np.concatenate([start_ns, end_ns])
+    is_point = (start_ns == end_ns)[row]
+    turn = np.where(is_point, 2, ~is_end)
     # Among beginnings the longer one is outer, among ends the later start is inner. Equal
     # intervals open in row order and close in the reverse one.
-    begins = some
-    if not _in_order(start_ns[some], end_ns[some]):
-        begins = some[np.lexsort((-end_ns[some], start_ns[some]))]
-    back = some[::-1]
-    ends = back[np.lexsort((-start_ns[back], end_ns[back]))]
-    points = none[np.argsort(start_ns[none], kind="stable")]
-    begin_ns, close_ns, point_ns = start_ns[begins], end_ns[ends], start_ns[points]
-    count = np.arange(len(some))
-    closed = np.searchsorted(close_ns, begin_ns, side="right")
-    # Ends take the remaining positions.
-    closes = np.ones(2 * len(some), np.bool_)
-    closes[count + closed] = False
-    opened = np.flatnonzero(closes) - count
-    columns = _EdgeColumns.of(2 * len(start_ns))
-    at = count + closed + 2 * np.searchsorted(point_ns, begin_ns, side="left")
-    columns.put(at, begins, begin_ns, count - closed, is_end=False)
-    at = count + opened + 2 * np.searchsorted(point_ns, close_ns, side="left")
-    columns.put(at, ends, close_ns, opened - count - 1, is_end=True)
-    if len(points):
-        opened = np.searchsorted(begin_ns, point_ns, side="right")
-        closed = np.searchsorted(close_ns, point_ns, side="right")
-        at = 2 * np.arange(len(points)) + opened + closed
-        columns.put(at, points, point_ns, opened - closed, is_end=False)
-        columns.put(at + 1, points, point_ns, opened - closed, is_end=True)
-    return Edges(columns.row, columns.is_end, columns.time_ns, columns.depth)
-
-
-@dataclass(frozen=True)
-class _EdgeColumns:
-    """Columns of Edges while they are filled."""
-
-    row: Rows
-    is_end: Bool
-    time_ns: Int64
-    depth: Int64
-
-    @classmethod
-    def of(cls, count: int) -> _EdgeColumns:
-        return cls(
-            np.empty(count, np.intp),
-            np.empty(count, np.bool_),
-            np.empty(count, np.int64),
-            np.empty(count, np.int64),
-        )
-
-    def put(self, at: Rows, row: Rows, time_ns: Int64, depth: Int64, *, is_end: bool) -> None:
-        """Fill in some edges."""
-        self.row[at], self.time_ns[at], self.depth[at] = row, time_ns, depth
-        self.is_end[at] = is_end
+    outer = np.where(is_point, row, np.concatenate([-end_ns, -start_ns]))
+    same = np.where(is_point, is_end, np.where(is_end, -row, row))
+    order = np.lexsort((same, outer, turn, time_ns))
+    return Edges(row[order], is_end[order], time_ns[order])
 
 
 def split_at_gaps(
@@ -256,31 +186,8 @@ def _events_of(edges: Edges, before_ns: int) -> Events:
     return Events(edges.row[at], since_ns[at], since_ns[at + ended], begins, ~begins | ended)
 
 
-def find_parents(edges: Edges) -> Rows:
-    """Return the innermost interval around each of nested intervals, (n,) rows, -1 for none."""
-    if _nesting is None:
-        return _parents_by_sorting(edges)
-    columns = edges.row.astype(np.int64, copy=False), edges.is_end, edges.depth
-    return _rows_of(_nesting.parents(*(column.tobytes() for column in columns)))
-
-
 def _rows_of(column: bytes) -> Rows:
     return np.frombuffer(column, np.int64).astype(np.intp, copy=False)
-
-
-def _parents_by_sorting(edges: Edges) -> Rows:
-    begins = np.flatnonzero(~edges.is_end)
-    parent = np.full(len(begins), -1, np.intp)
-    if not len(begins):
-        return parent
-    depth, count = edges.depth[begins], len(edges.row)
-    key = depth * count + begins
-    by_key = np.argsort(key)
-    inner = np.flatnonzero(depth > 0)
-    wanted = (depth[inner] - 1) * count + begins[inner]
-    around = by_key[np.searchsorted(key[by_key], wanted) - 1]
-    parent[edges.row[begins[inner]]] = edges.row[begins[around]]
-    return parent
 
 
 def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:

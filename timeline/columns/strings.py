@@ -1,17 +1,55 @@
-"""Pools that number strings once, when they are read."""
+"""Numbers for values in the order in which they are first seen, and pools of numbered strings."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from functools import cached_property
 from itertools import chain, islice
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.distinct import distinct_values
-from timeline.columns.interner import Interner
+
+_Key = TypeVar("_Key", bound=Hashable)
+
+NUMBERED_AT_ONCE = 1 << 14
+"""Number of values processed at a time, to limit memory."""
+
+
+class Interner(dict[_Key, int]):
+    """Number of each value; an unknown value gets the next number on access."""
+
+    first = 0
+    """Number of the first value."""
+
+    def __missing__(self, value: _Key) -> int:
+        self[value] = number = self.first + len(self)
+        return number
+
+    def number(self, values: Iterable[_Key]) -> list[_Key]:
+        """Assign the next numbers to the new ones among many values, and return those.
+
+        This is three times as fast as looking up one after the other.
+        """
+        every, values = list[_Key](), iter(values)
+        while some := list(islice(values, NUMBERED_AT_ONCE)):
+            fresh = self._without_number(some)
+            number = self.first + len(self)
+            self.update(zip(fresh, range(number, number + len(fresh)), strict=True))
+            every += fresh
+        return every
+
+    def _without_number(self, values: Iterable[_Key]) -> list[_Key]:
+        """Return the values that would get a new number, each once."""
+        return [value for value in dict.fromkeys(values) if value not in self]
+
+    def of(self, values: Collection[_Key]) -> Int64:
+        """Return the numbers of many values, (n,) int64."""
+        self.number(values)
+        return np.fromiter(map(self.__getitem__, values), np.int64, len(values))
+
 
 NO_NAME = 0
 """Code of the empty string, which means "not given"."""
@@ -120,15 +158,17 @@ class StringPool:
         return iter(self._strings)
 
 
-class _PoolBehind(StringPool):
-    """The first strings of a pool, under their codes, followed by further ones.
+class ExtendedPool(StringPool):
+    """The present strings of a pool, under their codes, with further ones of its own.
 
-    The further ones may repeat strings of the first, so that a string has several codes: only
-    lookup by code is possible.
+    The further ones may repeat strings of the pool, so that a string has several codes: only lookup
+    by code is possible. Any number of threads may each extend a pool that they share.
     """
 
-    _base: StringPool
-    _first: int
+    def __init__(self, base: StringPool, further: Sequence[str]) -> None:
+        """Extend a pool by distinct strings, which follow its own."""
+        self._base, self._first = base, len(base)
+        self._strings = list(further)
 
     def __len__(self) -> int:
         return self._first + len(self._strings)
@@ -150,39 +190,6 @@ class _PoolBehind(StringPool):
     def __iter__(self) -> Iterator[str]:
         return chain(islice(self._base, self._first), self._strings)
 
-
-class ExtendedPool(_PoolBehind):
-    """The present strings of a pool, under their codes, with further ones of its own.
-
-    Any number of threads may each extend a pool that they share.
-    """
-
-    def __init__(self, base: StringPool, further: Sequence[str]) -> None:
-        """Extend a pool by distinct strings, which follow its own."""
-        self._base, self._first = base, len(base)
-        self._strings = list(further)
-
     def extended(self) -> tuple[StringPool, int, Sequence[str]]:
         """Return the extended pool, the number of its strings used, and the further ones."""
         return self._base, self._first, self._strings
-
-
-class JoinedPool(_PoolBehind):
-    """Strings of pools that extend the same one; further ones of each have their own codes."""
-
-    def __init__(self, pools: Sequence[StringPool]) -> None:
-        parts = [pool.extended() for pool in pools]
-        self._base = parts[0][0]
-        self._first = max(first for _, first, _ in parts)
-        self._strings = list(chain.from_iterable(further for _, _, further in parts))
-        self._firsts = np.array([first for _, first, _ in parts], np.int64)
-        counts = np.array([len(further) for _, _, further in parts], np.int64)
-        self._shifts = self._first + np.cumsum(counts) - counts - self._firsts
-
-    def joined(self, codes: Codes, counts: Int64) -> Codes:
-        """Return codes in this pool for concatenated codes of the pools, `counts` of each."""
-        if not len(self._strings):
-            return codes
-        is_further = codes >= np.repeat(self._firsts, counts)
-        joined: Codes = np.where(is_further, codes + np.repeat(self._shifts, counts), codes)
-        return joined.astype(np.int32)

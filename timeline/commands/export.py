@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from timeline.analysis.ordinary_steps import telling_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
-from timeline.analysis.telling_steps import telling_steps
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
 from timeline.commands.next_command import see_why

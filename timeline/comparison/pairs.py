@@ -13,7 +13,7 @@ import numpy.typing as npt
 
 from timeline.analysis.work.framework_calls import EVALUATE
 from timeline.columns.columns import Int64
-from timeline.columns.quartiles import quartiles_by_group
+from timeline.columns.group_by import quartiles_by_group
 from timeline.tables.table import Table
 
 MOST_MODULES = 2000

@@ -1,7 +1,6 @@
-"""The facts that a trace file says of itself, read back from where its encoder writes them.
+"""Attributes of a trace file, read back from where the encoder writes them.
 
-They are at the beginning of each format, so no more is read than leads there, however long the
-file is.
+They are at the beginning of each format, so no more is read than that, however long the file is.
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ from timeline.encoders.protobuf_rows import varint
 from timeline.errors import SourceError
 
 MARK = "io.tlexport.version"
-"""The fact that every file has that was written here."""
+"""Attribute of every file that tlexport wrote."""
 
 MOST_BYTES = 4 << 20
-"""Of the beginning of a file, unpacked; facts that were written lie in far less."""
+"""Maximum size of the beginning of a file, unpacked; attributes take far less."""
 MOST_PACKETS = 16
-"""Of the beginning of a Perfetto file: the clock and the schema come before the facts."""
+"""Maximum number of packets read: the clock and the schema come before the attributes."""
 _PIECE_BYTES = 1 << 14
 _GZIP = b"\x1f\x8b"
 _GZIP_WINDOW = 16 + zlib.MAX_WBITS
@@ -38,9 +37,9 @@ _CUT = "ends before what it says of itself: it is incomplete."
 
 
 def read_attributes(path: Path) -> Mapping[str, str]:
-    """Return the facts of a file that was written in any of the formats, whatever it is called.
+    """Return the attributes of a file in any of the formats, whatever its name is.
 
-    Facts of other types than text are left out; a trace of another program has none.
+    Only strings are returned; a trace of another program has none.
 
     Raises:
         SourceError: it cannot be read, is cut before them or damaged, or is not a trace.
@@ -57,7 +56,7 @@ def read_attributes(path: Path) -> Mapping[str, str]:
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether a regular file, and no link to one, says that it was written here."""
+    """Return whether tlexport wrote a regular file, which is not a symbolic link."""
     try:
         if path.is_symlink() or not path.is_file():
             return False
@@ -107,7 +106,7 @@ class _Buffered:
 
 
 class _FileBytes(_Buffered):
-    """Those of a file."""
+    """Bytes of a file."""
 
     def __init__(self, file: io.FileIO) -> None:
         super().__init__()
@@ -118,7 +117,7 @@ class _FileBytes(_Buffered):
 
 
 class _Inflated(_Buffered):
-    """Those that others unpack to, in pieces that are bounded whatever they unpack to."""
+    """Unpacked bytes of others, in pieces of bounded size."""
 
     def __init__(self, packed: _Buffered, window: int, size_bytes: int = MOST_BYTES) -> None:
         super().__init__()
@@ -128,7 +127,7 @@ class _Inflated(_Buffered):
 
     @property
     def at_end(self) -> bool:
-        """True if all of it was there."""
+        """Return whether the packed stream is complete."""
         return self._unpacker.eof
 
     def more(self) -> bytes:
@@ -162,7 +161,7 @@ def _perfetto_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
 
 
 def _text(value: str | bytes) -> str:
-    """Of a string field: protobuf gives one that is not UTF-8 as bytes."""
+    """Return a string field, which protobuf returns as bytes if it is not UTF-8."""
     return value if isinstance(value, str) else value.decode("utf-8", "replace")
 
 
@@ -207,7 +206,7 @@ def _varint(stream: _Buffered, path: Path) -> int:
 
 
 def _chrome_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
-    """Return the facts of the object before the events; escaped quotes cannot end it.
+    """Return the attributes in the object before the events; escaped quotes cannot end it.
 
     Raises:
         SourceError: it is cut, or was not written here.

@@ -16,17 +16,17 @@ from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import seen_name
 
 HEAD, EVENTS = b'{"displayTimeUnit":"ns",', b',"traceEvents":['
-"""What a file begins with, and what follows what it says of itself."""
+"""Beginning of a file, and what follows its attributes."""
 SEPARATOR, ENDING = b",\n", b"\n]}\n"
 FIRST_PID = 1
 EVENTS_AT_ONCE = 16384
-"""Events that are encoded at a time."""
+"""Number of events encoded at a time."""
 MOST_MEANINGS = 64
-"""Kinds of rows, at most, that the file describes."""
+"""Maximum number of kinds of rows that the file describes."""
 OVERVIEW = "Overview"
-"""The process of the rows that are seen first."""
+"""Process of the rows that are displayed first."""
 ROWS = "io.tlexport.rows"
-"""The fact that says what each kind of row is: nothing else in this format can hold it."""
+"""Attribute that describes each kind of row: the format has no other place for it."""
 _NUMBER = re.compile(r"\b\d+\b")
 
 
@@ -44,20 +44,20 @@ class ChromeEncoder:
     """Encodes a timeline as events of JSON.
 
     Times are microseconds since the first event with exactly three decimals: Perfetto reads them
-    into a double, and epoch times would lose 0.25 us. One process holds what tells of all ranks
-    and where the time of each goes; then each rank has one, or each layer where rows are grouped
-    so. A thread stands for one row; lanes of a row are threads of the same name.
+    into a double, and epoch times would lose 0.25 us. One process holds the rows of all ranks and
+    the time of each; then each rank has one, or each layer if rows are grouped so. A thread stands
+    for one row; lanes of a row are threads of the same name.
     """
 
     def __init__(self, tracks: Sequence[Track], first_ns: int) -> None:
-        """tracks: the rows that are known; an opening may have more, all of them of no rank."""
+        """tracks: all rows of ranks; an opening may have further ones of no rank."""
         self._tracks = {track.id: track for track in tracks}
         self._known = _number_rows(self._tracks)
         self._rows = dict(self._known)
         self._first_ns = first_ns
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """Facts about the timeline, and the names of processes and threads."""
+        """Return attributes of the timeline, and the names of processes and threads."""
         tracks = {track.id: track for track in timeline.tracks}
         self._number_rest(tracks)
         yield _head(timeline, tracks)
@@ -66,7 +66,7 @@ class ChromeEncoder:
             yield b"\n" + SEPARATOR.join(metadata)
 
     def _number_rest(self, tracks: Mapping[int, Track]) -> None:
-        """Give numbers to rows that were not known; known ones keep their threads."""
+        """Assign numbers to further rows; the others keep their threads."""
         self._tracks, self._rows = dict(tracks), dict(self._known)
         next_tid = max((row.tid for row in self._known.values()), default=FIRST_PID) + 1
         for track in tracks.values():
@@ -78,7 +78,7 @@ class ChromeEncoder:
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
         """Return the events of a batch; arrows: those of arrows too, which come last.
 
-        Some event precedes it in any case: there are names of the threads.
+        Some event always precedes it, since threads have names.
         """
         for _, track in batch.tracks:
             row, content = self._rows.get(track.id), track.content
@@ -100,7 +100,7 @@ class ChromeEncoder:
         yield ENDING
 
     def _arrows(self, tracks: Sequence[Track], least_ends: int) -> Iterator[bytes]:
-        """Return the events of arrows that have so many ends on the tracks."""
+        """Yield the events of arrows with at least that many ends on the tracks."""
         events = list(_arrow_events(tracks, self._first_ns, self._rows, least_ends))
         if events:
             yield SEPARATOR + SEPARATOR.join(events)
@@ -113,18 +113,18 @@ def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
 
 
 def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
-    """Return what rows say of themselves, by their names from the root on, with N for each number.
+    """Return the descriptions of rows by their names from the root on, with N for each number.
 
-    Counters say no more than their names and units do.
+    Counters are left out, since their names and units suffice.
     """
-    found: dict[str, str] = {}
+    meanings: dict[str, str] = {}
     for track in tracks.values():
         is_folder_of_ranks = track.content is None and track.rank is None
         if not is_folder_of_ranks and not isinstance(track.content, Samples):
             row = _NUMBER.sub("N", " / ".join(_path(track, tracks)))
-            if len(found) < MOST_MEANINGS:
-                found.setdefault(row, track.description)
-    return found
+            if len(meanings) < MOST_MEANINGS:
+                meanings.setdefault(row, track.description)
+    return meanings
 
 
 def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
@@ -151,7 +151,7 @@ def _drawn(tracks: Mapping[int, Track]) -> list[Track]:
 
 
 def _is_overview(track: Track, tracks: Mapping[int, Track]) -> bool:
-    """Return whether a row tells of all ranks, or where the time of one goes."""
+    """Return whether a row is of all ranks, or splits the time of one."""
     return is_partition(track) or all(one.rank is None for one in _way(track, tracks))
 
 
@@ -161,7 +161,7 @@ def _is_below(track: Track) -> bool:
 
 
 def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
-    """Tracks from top to bottom: pids and tids then ascend in that order."""
+    """Return the tracks from top to bottom: pids and tids then ascend in that order."""
     paths: dict[int | None, tuple[tuple[int, int], ...]] = {None: ()}
     for track in tracks.values():
         paths[track.id] = (*paths.get(track.parent, ()), (track.order, track.id))
@@ -169,19 +169,18 @@ def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
 
 
 def _way(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
-    found = [track]
-    while found[-1].parent is not None and found[-1].parent in tracks:
-        found.append(tracks[found[-1].parent])
-    return found[::-1]
+    way = [track]
+    while way[-1].parent is not None and way[-1].parent in tracks:
+        way.append(tracks[way[-1].parent])
+    return way[::-1]
 
 
 def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
-    """Return the names from the root down to a track."""
     return [seen_name(one.name) for one in _way(track, tracks)]
 
 
 def _names(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
-    """Return the process that a track belongs to, and what it is called there."""
+    """Return the process of a track, and the name of its thread."""
     if is_partition(track):
         return OVERVIEW, seen_name(track.name)
     way = _way(track, tracks)
@@ -314,7 +313,7 @@ def _samples(label: str, samples: Samples, row: _ChromeRow, first_ns: int) -> It
 def _arrow_events(
     tracks: Sequence[Track], first_ns: int, rows: Mapping[int, _ChromeRow], least_ends: int
 ) -> Iterator[bytes]:
-    """Flow events, one start and one end per arrow, bound to the slices that begin there."""
+    """Yield flow events, one start and one end per arrow, bound to the slices that begin there."""
     ends: dict[int, list[tuple[int, _ChromeRow]]] = {}
     for track in tracks:
         if isinstance(track.content, Slices):

@@ -30,14 +30,14 @@ _LOCKED, _CLOSED = ".part", ".parts"
 class Draft:
     """A complete file without its name, to be published or discarded.
 
-    size_bytes is what the published file will have; `published` is whether it has its name.
+    size_bytes: size of the published file; published: whether it has its final name.
     """
 
     _open: ClassVar[int] = 0
-    """How many drafts are held open."""
+    """Number of drafts held open."""
 
     def __init__(self, file: BinaryIO, path: Path | None) -> None:
-        """file: open and complete; path: its name by now, None if it has none."""
+        """file: open and complete; path: temporary name, None if it has no name."""
         self._path = path
         self.size_bytes = os.fstat(file.fileno()).st_size
         self.published = False
@@ -192,8 +192,8 @@ def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
     path: Path | None = None
     try:
         _remove_dead(target)
-        found = _open_unnamed(target.parent)
-        file, path = (found, None) if found is not None else _open_named(target)
+        unnamed = _open_unnamed(target.parent)
+        file, path = _open_named(target) if unnamed is None else (unnamed, None)
     except OSError as error:
         raise OutputError(f"{target}: cannot be written: {error.strerror}.") from error
     try:
@@ -218,7 +218,7 @@ def _open_unnamed(directory: Path) -> BinaryIO | None:
         return None
     try:
         handle = os.open(directory, flag | os.O_RDWR, 0o666)
-    except OSError:  # a name may still work; else its error is told
+    except OSError:  # a name may still work; if not, that error is reported
         return None
     with contextlib.suppress(OSError):  # a file system without locks
         _lock(handle, wait=True)

@@ -12,6 +12,7 @@ import numpy.typing as npt
 
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Float64, Int64, Rows
+from timeline.columns.group_by import sum_by
 from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
 from timeline.layers import SLICES, SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices
@@ -22,15 +23,15 @@ SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
     ("_bytes", spell_bytes),
     ("_gb_s", spell_rate),
 )
-"""What formats a number, by the unit that its name ends with."""
+"""Function that formats a number, by the unit at the end of its name."""
 DIGITS = 4
-"""Digits of a real number that are drawn."""
+"""Number of significant digits of real numbers that are drawn."""
 _MOST_POWER = 300
 """Beyond this power of ten on either side of one, rounding would leave what a float holds."""
 
 
 def round_reals(values: Float64) -> Float64:
-    """Finite real numbers, rounded to the nearest with few digits; others and the extreme stay.
+    """Round finite real numbers to few significant digits; others and extreme ones stay.
 
     >>> round_reals(np.array([0.223045894482905, 645.604, -12345.6, 0.0])).tolist()
     [0.223, 645.6, -12350.0, 0.0]
@@ -59,11 +60,11 @@ class SpelledArg:
 
     @property
     def present(self) -> Bool:
-        """Mask of the slices that have it."""
+        """Return a mask of the slices that have it."""
         return self.of.present
 
     def add_texts(self, counts: Counter[str]) -> None:
-        """Count the spellings."""
+        """Count the uses of each text."""
         uses = np.bincount(self.text[self.present], minlength=len(self.texts))
         for text, count in zip(self.texts, uses.tolist(), strict=True):
             counts[text] += count
@@ -87,7 +88,7 @@ def is_spelled(kind: SliceKind, arg: Arg) -> bool:
 
 
 def _speller_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] | None:
-    """Return the unit of an arg and what formats it, None if it is not formatted."""
+    """Return the unit of an arg and the function that formats it, None if there is none."""
     if not SLICES[kind].spelled or arg.kind is ArgKind.NAME:
         return None
     return next((speller for speller in SPELLERS if arg.name.endswith(speller[0])), None)
@@ -121,10 +122,9 @@ def count_codes(
         for chunk in chunks(len(codes))
     ]
     every = np.concatenate([np.empty(0, np.int32), *(codes for codes, _ in parts)])
-    found, which = np.unique(every, return_inverse=True)
-    count = np.zeros(len(found), np.int64)
-    np.add.at(count, which, np.concatenate([count[:0], *(count for _, count in parts)]))
-    return found, count
+    used, which = np.unique(every, return_inverse=True)
+    counts = np.concatenate([np.empty(0, np.int64), *(count for _, count in parts)])
+    return used, sum_by(which, counts, len(used))
 
 
 class NumberOfCode:
@@ -154,8 +154,8 @@ takes for each beside its string."""
 def number_texts(uses: Mapping[str, int], elements: int, first: int = 1) -> dict[str, int]:
     """Assign numbers to the strings that save most bytes so, from `first`, most common first.
 
-    Equally common ones are in alphabetical order: in the order in which they were met, the bytes
-    would tell how a profile was read.
+    Equally common ones are in alphabetical order, so that the bytes do not depend on the order in
+    which a profile was read.
 
     uses: how often each string is used by so many elements.
     """
@@ -182,8 +182,8 @@ class DrawnTexts:
         # A joined pool may have a string under several codes.
         without = dict.fromkeys(text for text in texts if text not in numbers)
         bare = {text: place for place, text in enumerate(without, 1)}
-        found = [numbers[text] if text in numbers else -bare[text] for text in texts]
-        self._found = NumberOfCode(codes, found)
+        places = [numbers[text] if text in numbers else -bare[text] for text in texts]
+        self._places = NumberOfCode(codes, places)
         """By code a number, or less than 0 the place among the bare strings; 0 where not used."""
         self._bare = _BareTexts(list(bare)) if bare else None
 
@@ -194,20 +194,20 @@ class DrawnTexts:
 
     @property
     def longest(self) -> int:
-        """Bytes of the longest string that stands where it is used."""
+        """Return the size of the longest string that is written in place."""
         return 0 if self._bare is None else self._bare.longest
 
     def pieces(self, number_tag: bytes, text_tag: bytes, codes: npt.NDArray[Any]) -> list[Piece]:
         """Return the field of some rows: the one of numbers, or the one of strings."""
-        found = self._found.of(codes)
+        place = self._places.of(codes)
         if self._bare is None:
-            return [Bytes(number_tag), Varint(found)]
-        has_number, is_bare = found > 0, found < 0
+            return [Bytes(number_tag), Varint(place)]
+        has_number, is_bare = place > 0, place < 0
         return [
             Bytes(number_tag, has_number),
-            Varint(found, has_number),
+            Varint(place, has_number),
             Bytes(text_tag, is_bare),
-            self._bare.of(np.where(is_bare, -found, 0), is_bare),
+            self._bare.of(np.where(is_bare, -place, 0), is_bare),
         ]
 
 
@@ -223,5 +223,5 @@ class _BareTexts:
         self.longest = int(length.max())
 
     def of(self, places: Int64, present: npt.NDArray[np.bool_]) -> Text:
-        """Those at places, which count from 1; 0 is none."""
+        """Return the strings at places, which count from 1; 0 is none."""
         return Text(self._bytes, self._start.take(places), self._length.take(places), present)

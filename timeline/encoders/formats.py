@@ -8,20 +8,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from timeline.encoders.pieces import (
-    GZIPPED,
-    PACKETS,
-    PLAIN,
-    Compression,
-    Packing,
-    TraceEncoder,
-)
+from timeline.encoders.pieces import GZIPPED, PACKETS, PLAIN, Compression, Packing
 from timeline.errors import OutputError, UsageError
 from timeline.tracks.model import Timeline, Track
 
+if TYPE_CHECKING:
+    from timeline.encoders.chrome import ChromeEncoder
+    from timeline.encoders.perfetto import PerfettoEncoder
+
 TEXT_BATCH_ELEMENTS = 1 << 12
-"""Text is made slowly, and progress is told by batches."""
+"""Smaller batches of text, which is encoded slowly: progress is reported by batch."""
 DAY_NS = 86_400 * 10**9
 MOST_JSON_NS = (1 << 42) * 1000
 """Viewers read microseconds into doubles, whose step is below a nanosecond up to 2^42 (50 days)."""
@@ -58,8 +56,8 @@ class Format:
                 do="Write .pftrace instead, or take a part of it with --window or --steps.",
             )
 
-    def encoder(self, tracks: Sequence[Track], first_ns: int) -> TraceEncoder:
-        """Return what encodes timelines of these rows, or some of them, that begin at first_ns."""
+    def encoder(self, tracks: Sequence[Track], first_ns: int) -> ChromeEncoder | PerfettoEncoder:
+        """Return the encoder of timelines with some of these rows that begin at first_ns."""
         if self.name == "json":
             from timeline.encoders.chrome import ChromeEncoder
 
@@ -69,7 +67,7 @@ class Format:
         return PerfettoEncoder()
 
     def load(self) -> None:
-        """Load all that encodes and compresses, so that copies of this process have it."""
+        """Load the modules that encode and compress, so that forked processes have them."""
         self.packing.pack(self.encoder((), 0).opening(Timeline((), 0, None)), Compression.FAST)
 
     def offset_ns(self, first_ns: int) -> int:
@@ -98,5 +96,5 @@ def format_of(path: Path) -> Format:
     for form in FORMATS:
         if path.name.endswith(form.suffix):
             return form
-    known = ", ".join(form.suffix for form in FORMATS)
-    raise UsageError(f"{path}: unknown suffix.", do=f"Use one of {known}.")
+    suffixes = ", ".join(form.suffix for form in FORMATS)
+    raise UsageError(f"{path}: unknown suffix.", do=f"Use one of {suffixes}.")

@@ -33,7 +33,7 @@ from timeline.encoders.protobuf_rows import (
     encode_rows,
     varint,
 )
-from timeline.encoders.sequences import JoinedSlices, SequenceNames, UsedStrings, join_slices
+from timeline.encoders.sequences import SequenceNames, UsedStrings
 from timeline.layers import ArgsMessage
 from timeline.ranges import check_order
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
@@ -75,14 +75,14 @@ _ANNOTATION = varint(ANNOTATIONS << 3 | _BYTES_TYPE)
 
 
 def track_uuid(track_id: int) -> int:
-    """Uuids are small so that they are short; 0 is Perfetto's own root."""
+    """Return a small uuid, which is short; 0 is Perfetto's own root."""
     return track_id + 1
 
 
 def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
     """Return the packets of tracks, given with a sequence each, framed as in a trace file.
 
-    A sequence begins with its names, and a clock on which each event tells only the time since the
+    A sequence begins with its names, and a clock on which each event has only the time since the
     one before. All clocks start at the same time, so the UI's row of clock snapshots shows one
     mark. Short tracks that follow each other are on the sequence of the first: one costs a viewer
     some 40 KB, whatever it holds.
@@ -96,20 +96,21 @@ def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterato
 
 
 def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
-    joined = [
-        UsedStrings.by(one) if isinstance(one, JoinedSlices) else one for one in join_slices(tracks)
+    contents = [
+        UsedStrings.by(track.content) if isinstance(track.content, Slices) else track.content
+        for track in tracks
     ]
-    names = SequenceNames.of([one for one in joined if isinstance(one, UsedStrings)])
+    names = SequenceNames.of([one for one in contents if isinstance(one, UsedStrings)])
     own_track = tracks[0] if len(tracks) == 1 else None
     yield _opening_packet(sequence, names, own_track)
     clock = _clock_packet(sequence, first_ns)
-    for one in joined:
-        if isinstance(one, UsedStrings):
-            yield from _encode_slices(one, names, sequence, first_ns, clock, own_track is not None)
-        elif isinstance(one.content, Samples):
-            yield clock
-            track = b"" if own_track else _TRACK_UUID + varint(track_uuid(one.id))
-            yield from _encode_samples(one.content, sequence, first_ns, track)
+    for track, content in zip(tracks, contents, strict=True):
+        yield clock
+        uuid = b"" if own_track else _TRACK_UUID + varint(track_uuid(track.id))
+        if isinstance(content, UsedStrings):
+            yield from _encode_slices(content, names, sequence, first_ns, uuid)
+        elif content is not None:
+            yield from _encode_samples(content, sequence, first_ns, uuid)
 
 
 def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[Track]]]:
@@ -129,15 +130,11 @@ def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[
         yield first, together
 
 
-def encode_track(track: Track, sequence: int, first_ns: int) -> Iterator[bytes]:
-    """Return the packets of a track that has a sequence of its own."""
-    return encode_tracks([(sequence, track)], first_ns)
-
-
 def clock_ns(first_ns: int) -> int:
-    """Return what the file says of its first timestamp; none of its clocks can be before zero.
+    """Return the first timestamp in the file, which cannot be below zero.
 
-    All else counts from that timestamp, so a timeline that begins before zero is moved as a whole.
+    Everything else counts from that timestamp, so a timeline that begins before zero is moved as a
+    whole.
     """
     return max(first_ns, 0)
 
@@ -167,21 +164,6 @@ def _clock_packet(sequence: int, first_ns: int) -> bytes:
     return bytes(trace.SerializeToString())
 
 
-def _events(
-    joined: JoinedSlices, first_ns: int, at_once: int
-) -> Iterator[tuple[Events, Bool | None]]:
-    """All events in order, some at a time, and which are the first of several tracks."""
-    if len(joined.tracks) > 1:
-        events, begins = joined.events(first_ns)
-        for first in range(0, len(events), at_once):
-            some = slice(first, first + at_once)
-            yield events.between(some.start, some.stop), begins[some]
-        return
-    make = _nested_events if joined.slices.nested else _flat_events
-    for events in make(joined.slices, first_ns, at_once):
-        yield events, None
-
-
 def _flat_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Events]:
     for first in range(0, len(slices), at_once):
         start_ns = slices.start_ns[first : first + at_once]
@@ -202,56 +184,39 @@ def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Eve
 
 
 def _encode_slices(
-    used: UsedStrings,
-    names: SequenceNames,
-    sequence: int,
-    first_ns: int,
-    clock: bytes,
-    own_track: bool,
+    used: UsedStrings, names: SequenceNames, sequence: int, first_ns: int, track: bytes
 ) -> Iterator[bytes]:
-    """Return the packets of slices; own_track: whether their sequence has no other track."""
-    slices, joined = used.slices, used.joined
+    """Return the packets of slices; track: the field that names theirs, empty by default."""
+    slices = used.slices
     event_names = used.events.drawn(names.events)
     colour_iids = used.colour_numbers(names.colours)
     args = _Args(used, names)
     category = _CATEGORY_IID + varint(names.categories[slices.category.value])
     arrows = _Arrows(slices)
-    uuids = np.array([track_uuid(track.id) for track in joined.tracks], np.int64)
     widest = 64 + 10 * arrows.most + event_names.longest + args.longest
     rows_at_once = max(LEAST_BLOCK_ROWS, BLOCK_BYTES // widest)
-    if len(uuids) == 1:
-        yield clock
+    make = _nested_events if slices.nested else _flat_events
     row_bytes = _row_bytes(slices)
-    every = one_by_one(
-        _events(joined, first_ns, rows_at_once), lambda some: len(some[0]) * row_bytes
-    )
-    for events, begins_track in every:
+    every = one_by_one(make(slices, first_ns, rows_at_once), lambda some: len(some) * row_bytes)
+    for events in every:
         row = _places(events)
-        track: list[Piece] = []
-        if not own_track:
-            track = [Bytes(_TRACK_UUID), Varint(uuids[joined.track[row]])]
         begin: list[Piece] = [
-            Bytes(_TYPE_BEGIN),
-            *track,
-            Bytes(category),
+            Bytes(_TYPE_BEGIN + track + category),
             *event_names.pieces(_NAME_IID, _NAME, slices.name[row]),
             *args.encoded(row),
             *_coloured(colour_iids, slices, row),
             *arrows.encoded(row),
         ]
-        packets: list[Piece] = [
+        packets = [
             _event(events.begin_ns, sequence, begin, events.begins),
-            _event(events.end_ns, sequence, [Bytes(_TYPE_END), *track], events.ends),
+            _event(events.end_ns, sequence, [Bytes(_TYPE_END + track)], events.ends),
         ]
-        if begins_track is not None:
-            packets.insert(0, Bytes(clock, begins_track))
         yield encode_rows(packets, len(events))
 
 
 def _row_bytes(slices: Slices) -> int:
-    """Return what a slice takes of the columns of its track."""
-    its = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
-    return its + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
+    own_bytes = slices.start_ns.itemsize + slices.end_ns.itemsize + slices.name.itemsize
+    return own_bytes + sum(arg.values.itemsize + arg.present.itemsize for arg in slices.args)
 
 
 def _places(events: Events) -> Places:
@@ -263,9 +228,9 @@ def _places(events: Events) -> Places:
 
 def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
     """Return the colours of some slices, where their names have one."""
-    its = iids.of(slices.name[row])
-    has = its > 0
-    return [Bytes(_CORRELATION_IID, has), Varint(its, has)] if has.any() else []
+    colour = iids.of(slices.name[row])
+    has = colour > 0
+    return [Bytes(_CORRELATION_IID, has), Varint(colour, has)] if has.any() else []
 
 
 def _event(
@@ -313,11 +278,10 @@ class _Args:
         return made
 
     def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
-        """Return how an arg reads, where it is formatted."""
-        found = self._spelled_texts.get(arg.name)
-        if found is None:
+        """Return the formatted text of an arg, if it is formatted."""
+        if arg.name not in self._spelled_texts:
             return []
-        spelled, texts = found
+        spelled, texts = self._spelled_texts[arg.name]
         return [self._annotation(spelled.name, _text(texts, spelled.text[row]), present)]
 
     def _exact(self, message: ArgsMessage, arg: Arg, row: Places, present: Bool) -> list[Piece]:
@@ -349,12 +313,10 @@ class _Args:
 
 
 def _real(values: npt.NDArray[Any]) -> Float64:
-    """Real numbers as they are drawn."""
     return round_reals(values.astype(np.float64))
 
 
 def _text(texts: DrawnTexts, codes: npt.NDArray[Any]) -> list[Piece]:
-    """Return a string as the value of an annotation."""
     return texts.pieces(_ANNOTATION_STRING_IID, _ANNOTATION_STRING, codes)
 
 
@@ -363,7 +325,7 @@ class _Arrows:
 
     def __init__(self, slices: Slices) -> None:
         self.most = 0
-        """How many ends a slice has at most."""
+        """Maximum number of ends of a slice."""
         self._ids = slices.arrows.arrow
         if not len(self._ids):
             return
@@ -407,7 +369,7 @@ class PerfettoEncoder:
     """Encodes a timeline as packets, of which a sequence of its own holds those of each track."""
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """Facts about the timeline, and its rows."""
+        """Return the attributes of the timeline, and its rows."""
         yield _file_facts(timeline)
         yield from _descriptors(timeline.tracks)
 
@@ -416,7 +378,7 @@ class PerfettoEncoder:
         return encode_tracks(batch.tracks, batch.first_ns)
 
     def closing(self, _tracks: Sequence[Track]) -> Iterator[bytes]:
-        """Nothing comes last."""
+        """Return nothing: no packet has to come last."""
         yield from ()
 
 
@@ -425,7 +387,7 @@ def _file_facts(timeline: Timeline) -> bytes:
 
     Any clock snapshot, of which each sequence of packets has one too, makes the UI (version 52)
     draw a row "System > Clock Snapshots". Without, events would need absolute times, of nine bytes
-    instead of two, and nothing would tell wall time: what the row costs is one folded line.
+    instead of two, and wall time would be unknown; the row is one folded line.
     """
     trace = messages().Trace()
     clocks = trace.packet.add()

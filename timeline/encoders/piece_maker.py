@@ -1,4 +1,4 @@
-"""Makes pieces of batches, in threads of this process or in other processes."""
+"""PieceMaker, which encodes batches in threads of this process or in other processes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from timeline.encoders.formats import Format
 from timeline.encoders.pieces import (
@@ -18,7 +18,6 @@ from timeline.encoders.pieces import (
     Compression,
     Packing,
     Piece,
-    TraceEncoder,
     TrackBatch,
     batch_tracks,
     in_file_order,
@@ -26,16 +25,20 @@ from timeline.encoders.pieces import (
 )
 from timeline.tracks.model import Timeline, Track
 
+if TYPE_CHECKING:
+    from timeline.encoders.chrome import ChromeEncoder
+    from timeline.encoders.perfetto import PerfettoEncoder
+
 THREADS = min(4, os.cpu_count() or 1)
-"""Threads that encode; most of what they do lets others run meanwhile."""
+"""Number of threads that encode; they release the interpreter most of the time."""
 ALONE_SECONDS = 0.25
-"""So long one thread encodes before it is helped. Of less work, two take as long by the clock and
-two fifths more of the processors: they hand each other the interpreter more often than they work.
+"""Time that one thread encodes before others help. For less work, two threads take as long, and two
+fifths more CPU time.
 """
 BATCHES_PER_WORKER = 4
-"""Batches for each process that are encoded or wait for it."""
+"""Maximum number of batches in progress or waiting for each process."""
 MOST_BATCHES_SENT = 32
-"""Batches that are encoded or wait for it, however many processes there are."""
+"""Maximum number of batches in progress or waiting, however many processes there are."""
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -43,16 +46,16 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class EncodingWorkers:
-    """Processes of this machine that have time, and how many they are."""
+    """Idle processes of this machine, and their number."""
 
     executor: Executor
     jobs: int
 
 
 class PieceMaker:
-    """Makes pieces of a file. Who makes them changes nothing in them.
+    """Encodes the pieces of a file, which are the same whatever thread or process encodes them.
 
-    Who asks makes the first ones: small files, and what is measured, start no threads.
+    The caller's thread encodes the first ones, so small files start no threads.
     """
 
     def __init__(
@@ -71,7 +74,7 @@ class PieceMaker:
 
     @cached_property
     def threads(self) -> ThreadPoolExecutor:
-        """Threads of this process, started when they are first used, and ended at exit."""
+        """Return threads of this process, started on first use and ended at exit."""
         return ThreadPoolExecutor(THREADS)
 
     def __enter__(self) -> PieceMaker:
@@ -89,10 +92,10 @@ class PieceMaker:
         compression: Compression = Compression.BEST,
         tell: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Piece]:
-        """All pieces of a file.
+        """Yield all pieces of a file.
 
-        tracks: those of the timeline that hold records; said: those that say something of it, which
-        are few and short. tell: is told how many slices are encoded, whenever there are more.
+        tracks: those of the timeline with records; said: those with sentences about it, which are
+        few and short. tell: called with the number of slices encoded since the last call.
         """
         yield self.opening(timeline, said, compression)
         batches = batch_tracks(in_file_order(tracks), self.first_ns, least=self._batch_elements)
@@ -102,7 +105,7 @@ class PieceMaker:
         yield self.closing(tracks, compression)
 
     def opening(self, timeline: Timeline, said: Sequence[Track], compression: Compression) -> Piece:
-        """Return the first piece of a file: facts, rows, and what it says of itself."""
+        """Return the first piece of a file: attributes, rows, and sentences about it."""
         rows = self.encoder.opening(timeline)
         batches = batch_tracks(said, self.first_ns, TEXT_SEQUENCE)
         return self.packing.pack(chain(rows, *map(self.encoder.encode, batches)), compression)
@@ -118,9 +121,9 @@ class PieceMaker:
     def make_all(
         self, batches: Iterable[TrackBatch], compression: Compression
     ) -> Iterator[tuple[Piece, int]]:
-        """Pieces in the order of their batches, and how many slices each has.
+        """Yield pieces in the order of their batches, and the number of slices of each.
 
-        Only some batches are in work at a time. Those of a process that died are made here.
+        Only some batches are in progress at a time. Those of a process that died are encoded here.
         """
         most = THREADS
         if self._workers is not None:
@@ -150,7 +153,7 @@ class PieceMaker:
         yield from self.threads.map(function, waiting)
 
     def _submit(self, batch: TrackBatch, compression: Compression) -> Future[Piece] | None:
-        """Have a batch encoded; None if no process is left that could."""
+        """Submit a batch; None if no process is left to encode it."""
         if self._workers is None:
             return self.threads.submit(self.make, batch, compression)
         try:
@@ -184,6 +187,9 @@ def encode_timeline(
 
 
 def _make(
-    encoder: TraceEncoder, packing: Packing, batch: TrackBatch, compression: Compression
+    encoder: ChromeEncoder | PerfettoEncoder,
+    packing: Packing,
+    batch: TrackBatch,
+    compression: Compression,
 ) -> Piece:
     return packing.pack(encoder.encode(batch), compression)

@@ -1,4 +1,4 @@
-"""Batches of tracks, and the pieces of a file, each compressed apart, that become of them."""
+"""Batches of tracks, and the separately compressed pieces of a file that they are encoded to."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from timeline.columns.strings import StringPool
 from timeline.encoders.drawn_values import count_codes
 from timeline.encoders.protobuf_rows import varint
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
-from timeline.tracks.model import ArgKind, Arrows, Samples, Slices, Timeline, Track
+from timeline.tracks.model import ArgKind, Arrows, Samples, Slices, Track
 
 _BEST_LEVEL = 9
 """On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
@@ -39,9 +39,9 @@ class Compression(Enum):
     """Strength of compression."""
 
     BEST = "best"
-    """As small as can be: what is near a limit, and what is little."""
+    """Smallest: for files near a limit, and small ones."""
     FAST = "fast"
-    """Two fifths larger in a twentieth of the time: what is large and has room."""
+    """Two fifths larger in a twentieth of the time: for large files with room."""
 
     def compress(self, data: bytes) -> bytes:
         """Return a whole zlib stream of the data."""
@@ -61,7 +61,7 @@ class Compression(Enum):
 
 
 PART_ELEMENTS = 1 << 16
-"""Slices and samples of a part; more where they leave no timestamp to cut at."""
+"""Number of slices and samples of a part; more if there is no timestamp to cut at."""
 
 
 def split_track(track: Track, most: int | None = None) -> Iterator[Track]:
@@ -128,10 +128,9 @@ def _sample_runs(time_ns: Int64, most: int) -> Iterator[slice]:
 
 
 TEXT_SEQUENCE = 2
-"""The packet sequence of the first row of what a file says of itself, of which there are few; 1
-holds descriptors and file-wide facts."""
+"""Packet sequence of the first row of sentences about a file; 1 has descriptors and attributes."""
 FIRST_SEQUENCE = 32
-"""The packet sequence of the first track of anything else."""
+"""Packet sequence of the first other track."""
 BATCH_ELEMENTS = 1 << 16
 """Slices and samples of a batch, before the track that fills it: some 4 MB to send."""
 
@@ -142,8 +141,8 @@ _CALLS = SliceKind.HOST_CALL.value
 class TrackBatch:
     """Tracks that follow each other, with their sequences.
 
-    What it becomes depends on nothing else, so all processes together write the file that one
-    alone would. first_ns: the first timestamp of the file.
+    The bytes depend on nothing else, so several processes write the same file as one. first_ns: the
+    first timestamp of the file.
     """
 
     tracks: Sequence[tuple[int, Track]]
@@ -154,7 +153,7 @@ class TrackBatch:
 
     @property
     def slices(self) -> int:
-        """The number of slices it holds."""
+        """Return the number of its slices."""
         contents = (track.content for _, track in self.tracks)
         return sum(len(content) for content in contents if isinstance(content, Slices))
 
@@ -170,11 +169,11 @@ class TrackBatch:
 
 
 def in_file_order(tracks: Iterable[Track]) -> list[Track]:
-    """Return the tracks, those of host calls first, then the others by what their slices are.
+    """Return the tracks, those of host calls first, then the others by kind of slice.
 
     Perfetto draws an arrow from the earlier slice, and of two that begin at once from the one that
-    comes first in the file: a call and its task do where host and device clocks were fitted. What
-    is alike compresses best where it is together.
+    comes first in the file: a call and its task do where host and device clocks were fitted.
+    Similar tracks compress best side by side.
     """
     return sorted(tracks, key=lambda track: layer_place(track.size_layer))
 
@@ -208,16 +207,16 @@ def batch_tracks(
 
 
 class _ShownStrings(StringPool):
-    """The strings that tracks show, by the codes that they have among all of their rank."""
+    """The strings that tracks use, under their codes among all strings of the rank."""
 
     def __init__(self, size: int, shown: Mapping[int, str]) -> None:
-        """size: how many strings the rank has. shown: those of the tracks, by their codes."""
+        """size: number of strings of the rank. shown: those of the tracks, by code."""
         super().__init__()
         self._size, self._shown = size, shown
 
     @classmethod
     def of(cls, every: Sequence[Slices]) -> _ShownStrings:
-        """Return the strings that slices show, which have one pool."""
+        """Return the strings that slices of one pool use."""
         columns = [slices.name for slices in every] + [
             arg.values for slices in every for arg in slices.args if arg.kind is ArgKind.NAME
         ]
@@ -239,7 +238,7 @@ class _ShownStrings(StringPool):
 
 
 def _with_shown_strings(track: Track, shown: Mapping[int, StringPool]) -> Track:
-    """Leave out the strings that are not shown, given those that are by pool."""
+    """Drop the strings that are not used; shown: those that are, by pool."""
     if not isinstance(track.content, Slices):
         return track
     strings = shown[id(track.content.strings)]
@@ -253,7 +252,7 @@ COMPRESSED_TOGETHER_BYTES = 512 * 1024
 _PACKET = b"\x0a"
 _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
-"""Of a file without name and time, so that equal input gives equal files."""
+"""Gzip header without name and time, so that equal input gives equal files."""
 _LAST_BLOCK = b"\x03\x00"
 
 
@@ -269,65 +268,31 @@ class Piece:
         return len(self.body)
 
 
-class TraceEncoder(Protocol):
-    """Encodes a timeline in parts; those of batches may stand in any order.
+class Packing:
+    """Compresses pieces, and completes a file of them; this one compresses nothing."""
 
-    It knows the rows of the timeline and nothing of their slices.
-    """
-
-    def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """Return what comes first: facts about the timeline, and its rows."""
-        ...
-
-    def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """Return the slices and samples of a batch; arrows: with the bytes of their arrows too."""
-        ...
-
-    def closing(self, tracks: Sequence[Track]) -> Iterator[bytes]:
-        """Return what comes last, given all tracks as they were encoded."""
-        ...
-
-
-class Packing(Protocol):
-    """Compresses pieces, and completes a file of them."""
-
-    before: bytes
+    before = b""
     """What a file begins with."""
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
         """Compress parts of a file, each whole in itself, into one piece."""
-        ...
+        del compression
+        return Piece(b"".join(parts))
 
     def after(self, pieces: Iterable[Piece]) -> bytes:
         """Return what a file of these pieces ends with; as long for any."""
-        ...
+        del pieces
+        return b""
 
 
-class _Packets:
+class _Packets(Packing):
     """Packets that hold compressed ones, as every version of Perfetto since 2018 reads them."""
-
-    before = b""
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
         return Piece(b"".join(_compressed_packet(block, compression) for block in _blocks(parts)))
 
-    def after(self, _pieces: Iterable[Piece]) -> bytes:
-        return b""
 
-
-class _Plain:
-    """Nothing is compressed."""
-
-    before = b""
-
-    def pack(self, parts: Iterable[bytes], _compression: Compression) -> Piece:
-        return Piece(b"".join(parts))
-
-    def after(self, _pieces: Iterable[Piece]) -> bytes:
-        return b""
-
-
-class _Gzipped:
+class _Gzipped(Packing):
     """One gzip stream, of which each piece ends at a whole byte and refers to no other."""
 
     before = _GZIP_HEAD
@@ -350,9 +315,7 @@ class _Gzipped:
         return _LAST_BLOCK + struct.pack("<II", checksum, size % (1 << 32))
 
 
-PACKETS: Packing = _Packets()
-PLAIN: Packing = _Plain()
-GZIPPED: Packing = _Gzipped()
+PACKETS, PLAIN, GZIPPED = _Packets(), Packing(), _Gzipped()
 
 
 def join_pieces(packing: Packing, pieces: Iterable[Piece]) -> Iterator[bytes]:
@@ -386,33 +349,31 @@ def _compressed_packet(packets: bytes, compression: Compression) -> bytes:
 
 
 MOST_BYTES_IN_MEMORY = 64 << 20
-"""Beyond that they go to a temporary file."""
+"""Pieces beyond this size are kept in a temporary file."""
 
 
 class PieceStore:
-    """Holds pieces by number; a later one of a number takes the place of the earlier."""
+    """Pieces by number; a later one replaces an earlier one of the same number."""
 
     def __init__(self) -> None:
         self._file = tempfile.SpooledTemporaryFile(MOST_BYTES_IN_MEMORY)  # noqa: SIM115
-        self._places: dict[int, tuple[int, int]] = {}
-        self._light: dict[int, Piece] = {}
+        self._places: dict[int, tuple[int, int, Piece]] = {}
+        """By number: where the bytes of a piece begin, how many they are, and the rest of it."""
         self._end = 0
 
     def put(self, number: int, piece: Piece) -> None:
-        """Hold a piece."""
+        """Keep a piece."""
         self._file.seek(self._end)
         self._file.write(piece.body)
-        self._places[number] = self._end, len(piece)
-        self._light[number] = Piece(b"", piece.raw_bytes, piece.checksum)
+        self._places[number] = self._end, len(piece), replace(piece, body=b"")
         self._end += len(piece)
 
     def pieces(self) -> Iterator[Piece]:
-        """All pieces in order of their numbers."""
+        """Yield all pieces in order of their numbers."""
         for number in sorted(self._places):
-            first, size = self._places[number]
+            first, size, light = self._places[number]
             self._file.seek(first)
-            light = self._light[number]
-            yield Piece(self._file.read(size), light.raw_bytes, light.checksum)
+            yield replace(light, body=self._file.read(size))
 
     def __enter__(self) -> PieceStore:
         return self

@@ -20,7 +20,7 @@ except ImportError:
 
 @lru_cache(maxsize=1 << 14)
 def varint(value: int) -> bytes:
-    """One varint."""
+    """Return a number as a varint."""
     made = bytearray()
     while value > 0x7F:
         made.append(value & 0x7F | 0x80)
@@ -128,10 +128,10 @@ def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
     for piece in pieces:
         present = None if piece.present is None else np.ascontiguousarray(piece.present, np.bool_)
         if present is not None:
-            its = np.count_nonzero(present)
-            if not its:
+            count = np.count_nonzero(present)
+            if not count:
                 continue
-            if its == len(present):
+            if count == len(present):
                 present = None
         if isinstance(piece, Message):
             inner = tuple(_flattened(piece.pieces))

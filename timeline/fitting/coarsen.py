@@ -14,7 +14,7 @@ from timeline.columns.columns import Bool, Codes, Int64, Rows, concat_columns, t
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import GroupRuns
-from timeline.columns.nesting import find_parents, order_edges, split_at_gaps
+from timeline.columns.nesting import open_around, split_at_gaps
 from timeline.columns.strings import ExtendedPool, StringPool
 from timeline.layers import NOUNS
 from timeline.tracks.model import MERGED, Arg, ArgKind, Arrows, Coarse, Samples, Slices, Track
@@ -157,18 +157,16 @@ def _groups_of_piece(
         columns = start_ns, end_ns, short, place
         group, last = groups_by_stack(*(column.tobytes() for column in columns))
         return np.frombuffer(group, np.int64), last
-    edges = order_edges(start_ns, end_ns)
-    parent = find_parents(edges)
+    parent = open_around(start_ns, end_ns)
     inside_short = (parent >= 0) & short[parent]
     head = _outermost_short(parent, inside_short)
-    order = edges.row[~edges.is_end]
-    heads = order[~inside_short[order]]
+    heads = np.flatnonzero(~inside_short)
     one, other = heads[:-1], heads[1:]
     joins = np.zeros(len(heads), np.bool_)
     joins[1:] = _joins(short, place, one, other) & (parent[one] == parent[other])
     group = np.empty(len(short), np.int64)
     group[heads] = np.cumsum(~joins) - 1
-    return group[head], int(edges.row[-1])
+    return group[head], int(np.flatnonzero(parent < 0)[-1])
 
 
 def _outermost_short(parent: Rows, inside_short: Bool) -> Rows:

@@ -12,7 +12,7 @@ from functools import partial
 from itertools import chain
 from pathlib import Path
 
-from timeline.analysis.telling_steps import StepRun
+from timeline.analysis.ordinary_steps import StepRun
 from timeline.encoders.formats import Format
 from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
 from timeline.encoders.pieces import (

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 
+from timeline.analysis.ordinary_steps import StepRun
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import ChosenDetail
-from timeline.analysis.telling_steps import StepRun
+from timeline.columns.columns import sort_rows
 from timeline.columns.distinct import distinct
-from timeline.columns.nesting import order_edges
 from timeline.encoders.formats import Format
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.pieces import Compression
@@ -254,8 +254,7 @@ def _cut(track: Track, start_ns: int, end_ns: int) -> Track:
     rows = np.flatnonzero(kept)
     if content.nested:
         # A cut may make a call as long as the one around it; their order then distinguishes them.
-        edges = order_edges(content.start_ns, content.end_ns)
-        order = edges.row[~edges.is_end]
+        order = sort_rows(content.start_ns, -content.end_ns)
         rows = order[kept[order]]
     begins = content.start_ns[rows] >= start_ns
     position = np.full(len(content), -1, np.int64)

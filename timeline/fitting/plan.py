@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from timeline.analysis.telling_steps import StepRun
+from timeline.analysis.ordinary_steps import StepRun
 from timeline.columns.columns import Int64, ascending
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.sizes import COARSEST, LEVELS, LayerSize, Measure

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
+from timeline.analysis.ordinary_steps import StepRun
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.telling_steps import StepRun
 from timeline.columns.chunks import one_by_one
 from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format

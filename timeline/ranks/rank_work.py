@@ -10,13 +10,12 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.analysis.communication_rule import with_communication_rule
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
-from timeline.analysis.idle.lost_kernels import cut_off_before, with_lost_kernels
+from timeline.analysis.idle.launches import cut_off_before, with_lost_kernels
 from timeline.analysis.memory import allocated_memory, memory_peaks, with_memory_of_graphs
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.overlap import (
@@ -26,9 +25,9 @@ from timeline.analysis.overlap import (
     measure_overlap,
     overlap_within,
     totals_by_period,
+    with_communication_rule,
 )
-from timeline.analysis.path.critical_path import RankPath
-from timeline.analysis.path.rank_path import rank_path
+from timeline.analysis.path.rank_path import RankPath, rank_path
 from timeline.analysis.questions import EVERY_ROW, Questions
 from timeline.analysis.rank_facts import (
     ProfileFacts,
@@ -46,8 +45,7 @@ from timeline.analysis.selected_rank import (
 )
 from timeline.analysis.single_records import single_records
 from timeline.analysis.sound_records import drop_backward_arrows, drop_invalid_rows, fit_host_clock
-from timeline.analysis.step_membership import Membership
-from timeline.analysis.steps import with_steps
+from timeline.analysis.steps import Membership, with_steps
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.group_members import with_global_ranks
 from timeline.analysis.work.computed_work import computed_work

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from timeline.analysis.clocks import JoinedClock, RankClock, join_clocks
-from timeline.analysis.path.critical_path import CriticalPath, RankPath
-from timeline.analysis.path.path_steps import critical_path
+from timeline.analysis.path.critical_path import CriticalPath, critical_path
+from timeline.analysis.path.rank_path import RankPath
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import ChosenDetail

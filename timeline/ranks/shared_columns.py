@@ -23,8 +23,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.constant import constant, is_constant
-from timeline.columns.short import short_column
+from timeline.columns.constant import constant, is_constant, short_column
 from timeline.columns.spill import align, watch_mapping, write_at
 
 OPEN_FILES = Path("/proc/self/fd")

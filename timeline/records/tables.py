@@ -378,7 +378,7 @@ class Records:
 
     unrecorded: Spans = field(default_factory=Spans.empty)
     """When kernels may have run that were launched and not recorded; this is found by
-    `analysis/idle/lost_kernels.py`, not read."""
+    `analysis/idle/launches.py`, not read."""
     reserved_bytes: int = NO_ID
     """The most memory that was reserved, of the framework or in all, as far as that is recorded and
     asked for."""

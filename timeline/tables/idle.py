@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import CAUSES, MOST_CALLS, IdleCause, IdleTimes
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.steps import NO_STEP
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_GRAPH
 from timeline.tables.table import Table, join_parts

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from timeline.analysis.checks import PARTS as CHECKED_PARTS
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.step_trace import data_aug_bounds
+from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure

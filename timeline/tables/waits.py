@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.path.critical_path import CriticalPath, PathKind
+from timeline.analysis.path.critical_path import CriticalPath
+from timeline.analysis.path.rank_path import PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import NO_KIND
 from timeline.analysis.waits.exposed_waiting import ExposedParts

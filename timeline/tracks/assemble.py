@@ -11,14 +11,17 @@ import numpy as np
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.columns import Int64
-from timeline.columns.strings import StringPool
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track
-from timeline.tracks.overview import difference, paint_overview, paint_steps_of_run
+from timeline.tracks.overview import (
+    difference,
+    paint_overview,
+    paint_steps_of_run,
+    with_critical_path,
+)
 from timeline.tracks.painter import Painter, SliceTable, integers
-from timeline.tracks.partition import is_partition, paint_sums
-from timeline.tracks.path_rows import with_critical_path
+from timeline.tracks.partition import is_partition, with_sums
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
     NOTHING_TO_POINT_AT,
@@ -90,7 +93,6 @@ def with_ranks(
             first_id = len(placed)
             for track in rank.tracks:
                 content = _with_arrows_after(track.content, first_arrow, between)
-                last_arrow = max(last_arrow, _last_arrow(content))
                 place: dict[str, Any] = {}
                 if track.parent is not None:
                     place = {"parent": track.parent + first_id}
@@ -103,6 +105,7 @@ def with_ranks(
                 elif folder := folder_of.get((run, rank.rank)):
                     place = {"order": order_of[name], "parent": folders[folder]}
                 placed.append(replace(track, id=track.id + first_id, content=content, **place))
+                last_arrow = max(last_arrow, placed[-1].last_arrow)
             first_arrow += rank.arrows
     return tuple(placed)
 
@@ -116,8 +119,7 @@ def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) 
         for track in rank.tracks
         if track.parent is None
     }
-    painter = Painter()
-    painter.tracks = made
+    painter = Painter(made)
     return {
         track.name: painter.add_group(layer_row(place, track.name), None, 0, track.description)
         for place, track in enumerate(sorted(layers.values(), key=lambda track: track.order), 1)
@@ -126,8 +128,7 @@ def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) 
 
 def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
     """Add a row without a parent for each folder of ranks; return their ids by name."""
-    painter = Painter()
-    painter.tracks = made
+    painter = Painter(made)
     return {
         name: painter.add_group(name, None, 0, descriptions.MANY_RANKS)
         for name in dict.fromkeys(names)
@@ -140,24 +141,18 @@ def _with_root(rank: RankTracks, name: str) -> RankTracks:
         return rank
     first, *rest = rank.tracks
     if not is_partition(first):
-        painter = Painter()
-        painter.add_group(name, None, 0, descriptions.ALL_OF_RANK, rank.rank)
+        painter = Painter(rank=rank.rank)
+        painter.add_group(name, None, 0, descriptions.ALL_OF_RANK)
         root, shift, rest = painter.tracks[0], 1, list(rank.tracks)
     else:
         root, shift = replace(first, name=name), 0
     moved = [
         replace(
-            track,
-            id=track.id + shift,
-            parent=0 if track.parent is None else track.parent + shift,
+            track, id=track.id + shift, parent=0 if track.parent is None else track.parent + shift
         )
         for track in rest
     ]
-    painter = Painter()
-    painter.tracks = [root, *moved]
-    if not moved:
-        paint_sums(painter, root)
-    return replace(rank, tracks=tuple(painter.tracks))
+    return replace(rank, tracks=(root, *moved) if moved else with_sums(root))
 
 
 def _with_arrows_after(
@@ -169,11 +164,6 @@ def _with_arrows_after(
     arrow = content.arrows.arrow
     arrows = replace(content.arrows, arrow=np.where(arrow > 0, arrow + first, last - arrow))
     return replace(content, arrows=arrows)
-
-
-def _last_arrow(content: Slices | Samples | None) -> int:
-    """Return the greatest arrow number that touches a row, 0 if there is none."""
-    return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0
 
 
 BASE, NEW = "base", "new"
@@ -229,7 +219,6 @@ def _paint_steps(
     """Draw how steps differ, with the steps of each run below; nothing without common steps."""
     if not len(steps.start_ns):
         return
-    strings = StringPool()
     columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)
     labels = (_label(*row) for row in zip(*(column.tolist() for column in columns), strict=True))
     end_ns = steps.start_ns + steps.base_ns
@@ -237,7 +226,7 @@ def _paint_steps(
     drawn = SliceTable(
         steps.start_ns,
         end_ns,
-        strings.codes(labels),
+        painter.strings.codes(labels),
         SliceKind.STEP,
         [
             integers("base_step", steps.base_step),
@@ -247,7 +236,7 @@ def _paint_steps(
             integers("delta_ns", steps.new_ns - steps.base_ns),
         ],
     )
-    root = painter.add_stacked_row(STEPS, None, 0, drawn, strings, descriptions.BASE_AND_NEW)
+    root = painter.add_stacked_row(STEPS, None, 0, drawn, descriptions.BASE_AND_NEW)
     for order, (name, run) in enumerate(((BASE, base), (NEW, new))):
         paint_steps_of_run(painter, root, order, run.facts, name.capitalize())
 

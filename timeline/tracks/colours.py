@@ -67,11 +67,6 @@ def colours_of(
     return [colour] * len(names)
 
 
-def is_coloured_by_name(kind: SliceKind) -> bool:
-    """Return True if slices of this kind may differ in colour."""
-    return kind in _BY_NAME
-
-
 @lru_cache(MOST_NAMES)
 def _colour_of_use(name: str) -> Colour:
     use = _BEFORE_USE.sub("", name.lower())

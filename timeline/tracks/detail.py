@@ -49,7 +49,6 @@ from timeline.units import spell_count
 
 
 def _paint_hardware(drawing: LayerDrawing) -> None:
-    """Draw every device task on the row of its stream."""
     painter, records = drawing.painter, drawing.rank.detail
     parent, tasks = drawing.add_row(records.hardware), records.tasks
     every = SliceTable(
@@ -63,9 +62,7 @@ def _paint_hardware(drawing: LayerDrawing) -> None:
     for order, (stream, rows) in enumerate(rows_by_value(tasks.stream)):
         label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
         drawn = replace(every, rows=rows)
-        painter.add_flat_row(
-            label, parent, order, drawn, records.strings, records.rank, descriptions.HARDWARE
-        )
+        painter.add_flat_row(label, parent, order, drawn, descriptions.HARDWARE)
 
 
 def _task_args(tasks: Tasks) -> list[ArgColumn]:
@@ -128,23 +125,15 @@ def _paint_communication(drawing: LayerDrawing) -> None:
         label = strings[group]
         inside = {strings[code] for code in distinct(ops.group_name[op_rows]).tolist()} - {""}
         called = descriptions.communication_group(", ".join(sorted(inside)))
-        folder = painter.add_group(label, parent, order, called, records.rank)
+        folder = painter.add_group(label, parent, order, called)
         meaning = descriptions.OPS_ABOVE_PLANES if len(plane_rows) else descriptions.OPS
         painter.add_flat_row(
-            f"{label} Communication",
-            folder,
-            0,
-            replace(every_op, rows=op_rows),
-            strings,
-            records.rank,
-            meaning,
+            f"{label} Communication", folder, 0, replace(every_op, rows=op_rows), meaning
         )
         for position, (plane, rows) in enumerate(rows_by_value(planes.plane[plane_rows]), 1):
             drawn = replace(every_task, rows=plane_rows[rows])
             label = f"Plane {plane}" if plane != NO_ID else "Plane not given"
-            painter.add_flat_row(
-                label, folder, position, drawn, strings, records.rank, descriptions.PLANE
-            )
+            painter.add_flat_row(label, folder, position, drawn, descriptions.PLANE)
 
 
 def _op_args(ops: CommunicationOps) -> list[ArgColumn]:
@@ -201,7 +190,6 @@ def _host_layers(records: Records, *, runtime: bool) -> list[tuple[str, Rows]]:
 
 
 def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
-    """Draw the calls of one host layer by thread."""
     painter, records = drawing.painter, drawing.rank.detail
     host = records.host
     every = SliceTable(
@@ -223,14 +211,11 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
             parent,
             order,
             drawn,
-            records.strings,
-            records.rank,
             descriptions.THREAD,
         )
 
 
 def _paint_scopes(drawing: LayerDrawing) -> None:
-    """Draw the scopes of named operators by stream, outermost on top."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     tasks, strings = records.tasks, records.strings
     for order, (stream, rows) in enumerate(rows_by_value(tasks.stream)):
@@ -247,9 +232,7 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
                 [integers("level", scopes.level)],
             )
             label = f"Stream {stream}" if stream != NO_ID else "Stream not given"
-            painter.add_nested_row(
-                label, parent, order, drawn, strings, records.rank, descriptions.SCOPES
-            )
+            painter.add_nested_row(label, parent, order, drawn, descriptions.SCOPES)
 
 
 def _paint_missing(drawing: LayerDrawing) -> None:
@@ -269,13 +252,7 @@ def _paint_missing(drawing: LayerDrawing) -> None:
         [integers(field, column(field)) for field in ("tasks", "hccl_tasks", "host_calls")],
     )
     drawing.painter.add_flat_row(
-        "Detail left out",
-        drawing.add_row(),
-        0,
-        drawn,
-        strings,
-        drawing.rank.detail.rank,
-        descriptions.NOT_IN_THIS_FILE,
+        "Detail left out", drawing.add_row(), 0, drawn, descriptions.NOT_IN_THIS_FILE
     )
 
 
@@ -285,21 +262,18 @@ def _name_missing(missing: Missing) -> str:
 
 
 def _paint_counters(drawing: LayerDrawing) -> None:
-    """Draw counters by group."""
     painter, records, parent = drawing.painter, drawing.rank.detail, drawing.add_row()
     series, samples, strings = records.series, records.samples, records.strings
     groups, rows_of = dict(rows_by_value(series.group)), dict(rows_by_value(samples.series))
     for order, group in enumerate(sorted(groups, key=lambda code: natural_order(strings[code]))):
         label = strings[group]
-        folder = painter.add_group(
-            label, parent, order, descriptions.counter_group(label), records.rank
-        )
+        folder = painter.add_group(label, parent, order, descriptions.counter_group(label))
         named = {row: strings[int(series.name[row])] for row in groups[group].tolist()}
         for place, (family, rows) in enumerate(counter_families(named)):
             above = folder
             if family:
                 described = descriptions.counter_family(family, label)
-                above = painter.add_group(family, folder, place, described, records.rank)
+                above = painter.add_group(family, folder, place, described)
             for position, row in enumerate(rows):
                 at = rows_of.get(row, NO_ROWS)
                 at = at[np.argsort(samples.time_ns[at], kind="stable")]
@@ -311,7 +285,6 @@ def _paint_counters(drawing: LayerDrawing) -> None:
                     above,
                     position if family else place,
                     content,
-                    records.rank,
                     descriptions.counter(label, content.unit),
                 )
 
@@ -425,10 +398,11 @@ def draw_rank(
     rank: SelectedRank, options: DrawOptions, wanted: Callable[[ArgColumn], bool]
 ) -> RankTracks:
     """Draw the selected layers of one rank, with the args for which `wanted` returns True."""
-    painter, records = Painter(wanted), rank.detail
+    records = rank.detail
+    painter = Painter(strings=records.strings, rank=records.rank, wanted=wanted)
     idle = None if rank.idle is None else rank.idle.parts
     computes = not rank.records.tables_only
-    paint_partition(painter, rank.overlap, idle, records.strings, records.rank, computes=computes)
+    paint_partition(painter, rank.overlap, idle, computes=computes)
     if Layer.ARROWS in options.layers:
         expect_arrows(painter, records)
     for layer in LAYERS:

@@ -74,7 +74,6 @@ def _fill_runs(lane: Int64, start_ns: Int64, end_ns: Int64, first: Rows, length:
 
 
 def _fill_run(lane: Int64, start_ns: Int64, end_ns: Int64, rows: Rows) -> None:
-    """Assign the lanes of one run."""
     free: list[int] = []
     busy: list[tuple[int, int]] = []
     for row, begin, end in zip(

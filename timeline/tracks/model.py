@@ -161,6 +161,13 @@ class Slices(Columnar):
             coarse=None,
         )
 
+    def connected(self, slice_: Rows | Int64, arrow: Int64) -> Slices:
+        """Return the slices with further arrow ends (k,), given in any order."""
+        slices = np.concatenate([self.arrows.slice, slice_])
+        arrows = np.concatenate([self.arrows.arrow, arrow])
+        order = np.lexsort((arrows, slices))
+        return replace(self, arrows=Arrows(slices[order], arrows[order]))
+
     def between(self, first: int, stop: int) -> Slices:
         """Return slices `first` to `stop`, with what merged ones stand for."""
         part = self.take(slice(first, stop), self.arrows.between(first, stop))
@@ -205,6 +212,12 @@ class Track:
     description: str = ""
     content: Slices | Samples | None = None
     rank: int | None = None
+
+    @property
+    def last_arrow(self) -> int:
+        """Return the greatest arrow number that touches it, 0 if there is none."""
+        content = self.content
+        return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0
 
     @property
     def size_layer(self) -> SizeLayer | None:

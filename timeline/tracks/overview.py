@@ -1,24 +1,29 @@
-"""The row of the steps of all ranks, which is visible before anything is unfolded."""
+"""The rows that are visible before anything is unfolded: steps, and the critical path."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
+from timeline.analysis.path.critical_path import CriticalPath, Segments
+from timeline.analysis.path.rank_path import PathKind
 from timeline.analysis.rank_facts import RankFacts
-from timeline.columns.columns import Int64, Rows
-from timeline.columns.distinct import distinct
-from timeline.columns.group_by import GroupBy, group_by
-from timeline.columns.strings import StringPool
+from timeline.columns.columns import Codes, Int64, Rows
+from timeline.columns.distinct import distinct, rows_by_value
+from timeline.columns.group_by import GroupBy, group_by, group_numbers
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
-from timeline.records.not_given import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.selection import why_unread
 from timeline.tracks import descriptions
-from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers
-from timeline.tracks.root_rows import STEPS, SlowStep
+from timeline.tracks.model import Slices, Track
+from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers, names
+from timeline.tracks.root_rows import CRITICAL_PATH, STEPS, SlowStep
 from timeline.tracks.summary import rounded_percent, spent_args
+from timeline.units import spell_short
 
 LENGTHS = "How long they took"
 
@@ -108,19 +113,16 @@ def paint_overview(
     steps = _Steps.of(facts)
     if not len(steps):
         return
-    strings = StringPool()
     start_ns, end_ns = steps.begin_ns, steps.stop_ns
-    drawn = _drawn(steps, strings, facts, slowest)
+    drawn = _drawn(steps, painter.strings, facts, slowest)
     meaning = descriptions.STEPS_OF_ALL_RANKS if len(facts) > 1 else descriptions.STEPS_OF_ONE_RANK
-    root = painter.add_stacked_row(STEPS, None, 0, drawn, strings, meaning)
-    lengths = strings.codes(_length_labels(steps))
+    root = painter.add_stacked_row(STEPS, None, 0, drawn, meaning)
+    lengths = painter.strings.codes(_length_labels(steps))
     painter.add_flat_row(
         LENGTHS,
         root,
         1,
         SliceTable(start_ns, end_ns, lengths, SliceKind.STEP),
-        strings,
-        None,
         descriptions.LENGTHS_OF_STEPS,
     )
 
@@ -157,9 +159,8 @@ def paint_steps_of_run(
     steps = _Steps.of(facts)
     if not len(steps):
         return
-    strings = StringPool()
-    drawn = _drawn(steps, strings, facts, None)
-    painter.add_flat_row(run, parent, order, drawn, strings, None, descriptions.STEPS_OF_ALL_RANKS)
+    drawn = _drawn(steps, painter.strings, facts, None)
+    painter.add_flat_row(run, parent, order, drawn, descriptions.STEPS_OF_ALL_RANKS)
 
 
 def step_starts_ns(facts: Sequence[RankFacts]) -> dict[tuple[int, int], int]:
@@ -201,7 +202,6 @@ def _drawn(
 
 
 def _comparison(steps: _Steps) -> list[ArgColumn]:
-    """Return args with the slowest and the fastest rank of each step, and their difference."""
     length_ns = steps.length_ns
     slow, fast = steps.first_by(-length_ns), steps.first_by(length_ns)
     slowest_ns, fastest_ns = length_ns[slow], length_ns[fast]
@@ -216,7 +216,6 @@ def _comparison(steps: _Steps) -> list[ArgColumn]:
 
 
 def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
-    """Return args with how the steps of the only rank were spent."""
     if not len(steps):
         return []
     (rank,) = facts
@@ -226,3 +225,172 @@ def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
         np.bincount(steps.which, minlength=len(steps)) == 1,
         tells_copies=rank.free_parts.copies_ns is not None,
     )
+
+
+MOST_PATH_ARROWS = 2000
+"""Most arrows between ranks, at the longest stays: more would hide what they show."""
+
+
+def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Track, ...]:
+    """Add the rows of the critical path after the tracks, with higher ids.
+
+    The row holds every segment. Rows below it hold, by rank, how long the path stayed there each
+    time, and arrows run from rank to rank.
+    """
+    if not len(path.segments):
+        return tuple(tracks)
+    painter = Painter(list(tracks))
+    strings = painter.strings
+    arrow = 1 + max((track.last_arrow for track in tracks), default=0)
+    root = painter.add_stacked_row(
+        CRITICAL_PATH, None, 0, _drawn_path(path, strings), descriptions.CRITICAL_PATH
+    )
+    stays = _Stays.of(path.segments)
+    table = _drawn_stays(path, stays, strings)
+    first = len(painter.tracks)
+    by_rank = list(rows_by_value(stays.rank))
+    lanes = [rows for _, rows in by_rank]
+    for order, (rank, rows) in enumerate(by_rank):
+        # No row of the path is named exactly like that of a rank: old viewers look rows up by name
+        # alone.
+        painter.add_stacked_row(
+            f"On {_named_rank(path, rank, is_read=bool(stays.profiled[rows[0]]))}",
+            root,
+            order,
+            replace(table, rows=rows),
+            descriptions.PATH_OF_RANK,
+        )
+    _connect(painter.tracks, first, lanes, stays, arrow)
+    return tuple(painter.tracks)
+
+
+def _named_rank(path: CriticalPath, rank: int, *, is_read: bool) -> str:
+    if rank == NO_ID:
+        return "a rank that is not known"
+    return f"rank {rank}" if is_read else f"rank {rank}, {why_unread(rank, path.on_disk)}"
+
+
+def _drawn_path(path: CriticalPath, strings: StringPool) -> SliceTable:
+    segments = path.segments
+    what = strings.codes(path.strings)[segments.name]
+    kinds = strings.codes(kind.label for kind in PathKind)
+    return SliceTable(
+        segments.start_ns,
+        segments.end_ns,
+        _labels(path, strings),
+        SliceKind.CRITICAL_PATH,
+        [
+            integers("iteration", path.steps.step[segments.path], NO_ID),
+            integers("rank", segments.rank, NO_ID),
+            names("kind", kinds[segments.kind]),
+            names("name", what),
+        ],
+    )
+
+
+def _labels(path: CriticalPath, strings: StringPool) -> Codes:
+    """Return the label of each segment; equal ones are formatted once."""
+    segments = path.segments
+    named = np.isin(segments.kind, [PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED], invert=True)
+    name = np.where(named, segments.name, NO_NAME)
+    group = group_numbers(
+        len(segments), [segments.rank, segments.kind, name, segments.call_ns, segments.profiled * 1]
+    )
+    _, first = np.unique(group, return_index=True)
+    one_of_each = zip(
+        segments.rank[first].tolist(),
+        segments.kind[first].tolist(),
+        name[first].tolist(),
+        segments.call_ns[first].tolist(),
+        segments.profiled[first].tolist(),
+        strict=True,
+    )
+    codes = strings.codes(
+        _label(
+            _named_rank(path, rank, is_read=is_read), PathKind(kind), path.strings[code], call_ns
+        )
+        for rank, kind, code, call_ns, is_read in one_of_each
+    )
+    return codes[group]
+
+
+def _label(rank: str, kind: PathKind, what: str, call_ns: int) -> str:
+    if kind is PathKind.NOT_PROFILED:
+        return rank
+    doing = kind.label.replace("_", " ")
+    if kind is PathKind.HOST and what:
+        return f"{rank}: {doing}, {spell_short(call_ns)} in {what}"
+    return f"{rank}: {doing}, {what}" if what else f"{rank}: {doing}"
+
+
+class _Stays:
+    """Stays of a path: consecutive segments of one path on one rank, in order of time.
+
+    start_ns, end_ns, rank, profiled, path: (k,). kinds_ns: (k, kinds) time by kind of segment.
+    """
+
+    def __init__(self, segments: Segments, first: Rows, stay: Rows) -> None:
+        self.start_ns = segments.start_ns[first]
+        self.end_ns = segments.end_ns[np.append(first[1:], len(segments)) - 1]
+        self.rank = segments.rank[first]
+        self.profiled = segments.profiled[first]
+        self.path = segments.path[first]
+        self.kinds_ns = np.zeros((len(first), len(PathKind)), np.int64)
+        np.add.at(self.kinds_ns, (stay, segments.kind), segments.end_ns - segments.start_ns)
+
+    @classmethod
+    def of(cls, segments: Segments) -> _Stays:
+        """Find the stays of all segments, of which there is at least one."""
+        begins = np.ones(len(segments), np.bool_)
+        begins[1:] = (segments.rank[1:] != segments.rank[:-1]) | (
+            segments.path[1:] != segments.path[:-1]
+        )
+        return cls(segments, np.flatnonzero(begins), np.cumsum(begins) - 1)
+
+
+def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> SliceTable:
+    """Return the stays on ranks as slices that name the two largest kinds of each."""
+    most = np.argsort(-stays.kinds_ns, axis=1, kind="stable")[:, :2]
+    largest = np.take_along_axis(stays.kinds_ns, most, axis=1)
+    labels = strings.codes(
+        ", ".join(
+            f"{PathKind(kind).label.replace('_', ' ')} {spell_short(time_ns)}"
+            for kind, time_ns in zip(kinds, times_ns, strict=True)
+            if time_ns
+        )
+        for kinds, times_ns in zip(most.tolist(), largest.tolist(), strict=True)
+    )
+    return SliceTable(
+        stays.start_ns,
+        stays.end_ns,
+        labels,
+        SliceKind.CRITICAL_PATH,
+        [
+            integers("iteration", path.steps.step[stays.path], NO_ID),
+            *(
+                integers(f"{kind.label}_ns", np.where(time_ns > 0, time_ns, NO_ID), NO_ID)
+                for kind, time_ns in zip(PathKind, stays.kinds_ns.T, strict=True)
+            ),
+        ],
+    )
+
+
+def _connect(
+    tracks: list[Track], first: int, lanes: Sequence[Rows], stays: _Stays, arrow: int
+) -> None:
+    """Draw arrows from stays to those that follow on other ranks, the longest first."""
+    moves = np.flatnonzero(
+        (stays.rank[1:] != stays.rank[:-1]) & (stays.path[1:] == stays.path[:-1])
+    )
+    length_ns = stays.end_ns[moves + 1] - stays.start_ns[moves + 1]
+    moves = np.sort(moves[np.argsort(-length_ns, kind="stable")[:MOST_PATH_ARROWS]])
+    number = np.arange(len(moves)) + arrow
+    stay = np.concatenate([moves, moves + 1])
+    ends = np.concatenate([number, number])
+    for row, lane in enumerate(lanes):
+        at = np.searchsorted(lane, stay)
+        here = np.flatnonzero((at < len(lane)) & (lane[np.minimum(at, len(lane) - 1)] == stay))
+        content = tracks[first + row].content
+        assert isinstance(content, Slices)
+        content = content.connected(at[here], ends[here])
+        tracks[first + row] = replace(tracks[first + row], content=content)

@@ -91,87 +91,62 @@ class SliceTable:
 
 
 class Painter:
-    """Collects tracks: numbers them, and splits overlapping slices into lanes."""
+    """Collects tracks: numbers them, and splits overlapping slices into lanes.
 
-    def __init__(self, wanted: Callable[[ArgColumn], bool] = lambda _: True) -> None:
+    tracks: those that are there already; new ones are added to the same list. strings: of all
+    slices. rank: of all tracks, None if they belong to no rank alone.
+    """
+
+    def __init__(
+        self,
+        tracks: list[Track] | None = None,
+        strings: StringPool | None = None,
+        rank: int | None = None,
+        wanted: Callable[[ArgColumn], bool] = lambda _: True,
+    ) -> None:
         """wanted: returns True for each arg to draw."""
-        self.tracks: list[Track] = []
+        self.tracks = [] if tracks is None else tracks
+        self.strings = StringPool() if strings is None else strings
+        self.rank = rank
         self._wanted = wanted
         self._slice_numbers: dict[FlowEnd, Codes | Int64] = {}
         self._marked: list[tuple[int, int]] = []
         """Tracks of slices at which arrows may end, and the number of the first slice of each."""
         self._next_number = 0
 
-    def add_group(
-        self,
-        name: str,
-        parent: int | None,
-        order: int,
-        description: str,
-        rank: int | None = None,
-    ) -> int:
+    def add_group(self, name: str, parent: int | None, order: int, description: str) -> int:
         """Add a row that only holds others; return its id."""
-        return self._add(name, parent, order, description, None, rank)
+        return self._add(name, parent, order, description, None)
 
     def add_flat_row(
-        self,
-        name: str,
-        parent: int | None,
-        order: int,
-        drawn: SliceTable,
-        strings: StringPool,
-        rank: int | None,
-        description: str,
+        self, name: str, parent: int | None, order: int, drawn: SliceTable, description: str
     ) -> None:
         """Add a row of slices that do not nest; overlapping ones get lanes."""
         rows = _by_start(drawn)
         lane = flat_lanes(_at(drawn.start_ns, rows), _at(drawn.end_ns, rows))
         for lane_rows in _by_lane(rows, lane):
-            self._add_lane(
-                name, parent, order, drawn, lane_rows, strings, rank, description, nested=False
-            )
-
-    def add_stacked_row(
-        self,
-        name: str,
-        parent: int | None,
-        order: int,
-        drawn: SliceTable,
-        strings: StringPool,
-        description: str,
-    ) -> int:
-        """Add one row of slices that must not cross and may hold other rows; return its id."""
-        slices = self._slices(drawn, drawn.rows, strings, nested=True)
-        return self._add(name, parent, order, description, slices, None)
+            self._add_lane(name, parent, order, drawn, lane_rows, description, nested=False)
 
     def add_nested_row(
-        self,
-        name: str,
-        parent: int,
-        order: int,
-        drawn: SliceTable,
-        strings: StringPool,
-        rank: int,
-        description: str,
+        self, name: str, parent: int, order: int, drawn: SliceTable, description: str
     ) -> None:
         """Add a row of slices that nest, such as calls; crossing ones get lanes."""
         lane = nested_lanes(_at(drawn.start_ns, drawn.rows), _at(drawn.end_ns, drawn.rows))
         for lane_rows in _by_lane(drawn.rows, lane):
-            self._add_lane(
-                name, parent, order, drawn, lane_rows, strings, rank, description, nested=True
-            )
+            self._add_lane(name, parent, order, drawn, lane_rows, description, nested=True)
+
+    def add_stacked_row(
+        self, name: str, parent: int | None, order: int, drawn: SliceTable, description: str
+    ) -> int:
+        """Add one row of slices that must not cross and may hold other rows; return its id."""
+        slices = self._slices(drawn, drawn.rows, nested=True)
+        return self._add(name, parent, order, description, slices)
 
     def add_counter(
-        self,
-        name: str,
-        parent: int,
-        order: int,
-        samples: Samples,
-        rank: int,
-        description: str,
+        self, name: str, parent: int, order: int, samples: Samples, description: str
     ) -> None:
         """Add a counter."""
-        self._add(name, parent, order, description, samples, rank)
+        self._add(name, parent, order, description, samples)
 
     def _add_lane(
         self,
@@ -180,26 +155,22 @@ class Painter:
         order: int,
         drawn: SliceTable,
         rows: Rows | None,
-        strings: StringPool,
-        rank: int | None,
         description: str,
         *,
         nested: bool,
     ) -> None:
-        slices = self._slices(drawn, rows, strings, nested=nested)
-        track = self._add(name, parent, order, description, slices, rank)
+        slices = self._slices(drawn, rows, nested=nested)
+        track = self._add(name, parent, order, description, slices)
         if drawn.flow_end is not None:
             self._remember(drawn.flow_end, rows, len(slices), track)
 
-    def _slices(
-        self, drawn: SliceTable, rows: Rows | None, strings: StringPool, *, nested: bool
-    ) -> Slices:
+    def _slices(self, drawn: SliceTable, rows: Rows | None, *, nested: bool) -> Slices:
         args = (column.at(rows) for column in drawn.args if self._wanted(column))
         return Slices(
             _at(drawn.start_ns, rows),
             _at(drawn.end_ns, rows),
             _at(drawn.name, rows),
-            strings,
+            self.strings,
             drawn.kind,
             tuple(arg for arg in args if arg is not None),
             nested=nested,
@@ -213,10 +184,9 @@ class Painter:
         order: int,
         description: str,
         content: Slices | Samples | None,
-        rank: int | None,
     ) -> int:
         number = len(self.tracks)
-        self.tracks.append(Track(number, parent, name, order, description, content, rank))
+        self.tracks.append(Track(number, parent, name, order, description, content, self.rank))
         return number
 
     def reserve(self, counts: Mapping[FlowEnd, int]) -> None:
@@ -284,9 +254,7 @@ class LayerDrawing:
         """
         layer, named = self.layer, name or self.layer.name
         described = description or layer.description.format(name=named)
-        return self.painter.add_group(
-            named, None, layer.order + position, described, self.rank.records.rank
-        )
+        return self.painter.add_group(named, None, layer.order + position, described)
 
 
 PaintLayer = Callable[[LayerDrawing], None]

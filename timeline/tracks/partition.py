@@ -18,10 +18,11 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.exposed_waiting import delayed_until
 from timeline.analysis.waits.waiting import Waits
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_pairs, distinct_values, map_values
-from timeline.columns.intervals import IntervalSet, open_at
+from timeline.columns.group_by import sum_by
+from timeline.columns.intervals import IntervalSet, cut_at, first_open_at, open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -47,13 +48,7 @@ def is_partition(track: Track) -> bool:
 
 
 def paint_partition(
-    painter: Painter,
-    overlap: Overlap,
-    idle: IdleParts | None,
-    strings: StringPool,
-    rank: int,
-    *,
-    computes: bool = True,
+    painter: Painter, overlap: Overlap, idle: IdleParts | None, *, computes: bool = True
 ) -> None:
     """Draw how the time of a rank was spent, from its first to its last activity.
 
@@ -63,7 +58,7 @@ def paint_partition(
     idle: idle time by cause, None if causes were not asked for. computes: False if computing is not
     recorded; then only communication is drawn.
     """
-    has_causes = idle is not None and idle.tells_causes
+    has_causes, strings = idle is not None and idle.tells_causes, painter.strings
     whole = (
         (COMPUTING, overlap.computing),
         (EXPOSED, overlap.not_overlapped),
@@ -97,31 +92,25 @@ def paint_partition(
             SliceKind.PARTITION,
             [names("call", every.call)],
         ),
-        strings,
-        rank,
         descriptions.PARTITION,
     )
 
 
-def paint_sums(painter: Painter, row: Track) -> None:
-    """Draw the sums of the parts of a rank as one slice below a row that has nothing else below."""
+def with_sums(row: Track) -> tuple[Track, ...]:
+    """Return the row of a rank with nothing below, and the sums of its parts as one slice below."""
     slices = row.content
     assert isinstance(slices, Slices)
-    length_ns = np.zeros(len(slices.strings), np.int64)
-    np.add.at(length_ns, slices.name, slices.end_ns - slices.start_ns)
+    length_ns = sum_by(slices.name, slices.end_ns - slices.start_ns, len(slices.strings))
     longest = np.argsort(-length_ns, kind="stable")[: np.count_nonzero(length_ns)]
     label = ", ".join(
         f"{slices.strings[code]} {spell_short(int(length_ns[code]))}" for code in longest.tolist()
     )
     drawn = SliceTable(
-        slices.start_ns[:1],
-        slices.end_ns[-1:],
-        slices.strings.codes([label]),
-        SliceKind.NOTE,
+        slices.start_ns[:1], slices.end_ns[-1:], slices.strings.codes([label]), SliceKind.NOTE
     )
-    painter.add_flat_row(
-        "In total", row.id, 0, drawn, slices.strings, row.rank, descriptions.SUMS_OF_RANK
-    )
+    painter = Painter([row], slices.strings, row.rank)
+    painter.add_flat_row("In total", row.id, 0, drawn, descriptions.SUMS_OF_RANK)
+    return tuple(painter.tracks)
 
 
 class _Parts(ColumnTable):
@@ -134,10 +123,7 @@ class _Parts(ColumnTable):
 
 
 def with_waits(
-    tracks: Sequence[Track],
-    collectives: RankCollectives,
-    waits: Waits,
-    on_disk: frozenset[int],
+    tracks: Sequence[Track], collectives: RankCollectives, waits: Waits, on_disk: frozenset[int]
 ) -> list[Track]:
     """Split exposed communication in the rows of a rank into waiting and transfer.
 
@@ -189,13 +175,15 @@ def _parted(
     spans = IntervalSet(slices.start_ns[exposed], slices.end_ns[exposed])
     came_ns, until_ns = delayed_until(spans, start_ns, end_ns, waits)
     measured = waits.transfer_ns != NO_TIME
-    waiting, delayed = _Cover.of(start_ns, came_ns), _Cover.of(came_ns, until_ns)
-    transfer = _Cover.of(came_ns[measured], end_ns[measured])
-    edges_ns = np.concatenate([one.edges_ns for one in (waiting, delayed, transfer)])
-    owner, begin_ns, stop_ns = _cut(spans, edges_ns)
-    name = np.where(transfer.rows_at(begin_ns) >= 0, strings.code(TRANSFER), strings.code(EXPOSED))
-    for cover, called in ((delayed, DELAYED_BY), (waiting, WAITING_FOR)):
-        wait = cover.rows_at(begin_ns)
+    edges_ns = distinct(np.concatenate([start_ns, came_ns, until_ns, end_ns[measured]]))
+    owner, begin_ns, stop_ns = cut_at(spans.start_ns, spans.end_ns, edges_ns)
+    transfers = first_open_at(begin_ns, came_ns[measured], end_ns[measured]) >= 0
+    name = np.where(transfers, strings.code(TRANSFER), strings.code(EXPOSED))
+    for from_ns, to_ns, called in (
+        (came_ns, until_ns, DELAYED_BY),
+        (start_ns, came_ns, WAITING_FOR),
+    ):
+        wait = first_open_at(begin_ns, from_ns, to_ns)
         name = np.where(wait >= 0, wait_labels(waits, on_disk, strings, called)[wait], name)
     goes_on = (owner[1:] == owner[:-1]) & (name[1:] == name[:-1])
     first = np.flatnonzero(np.append(True, ~goes_on))
@@ -235,50 +223,6 @@ def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
     )
 
 
-@dataclass(frozen=True)
-class _Cover:
-    """Disjoint, ascending spans in which any interval is open, and the one that began first.
-
-    row: (n,) the row of each among the intervals.
-    """
-
-    start_ns: Int64
-    end_ns: Int64
-    row: Rows
-
-    @classmethod
-    def of(cls, start_ns: Int64, end_ns: Int64) -> _Cover:
-        """Cover intervals in any order, which may be empty and may overlap."""
-        row = np.argsort(start_ns, kind="stable")
-        end_ns = end_ns[row]
-        reach_ns = np.maximum.accumulate(end_ns)
-        begin_ns = start_ns[row]
-        begin_ns[1:] = np.maximum(begin_ns[1:], reach_ns[:-1])
-        kept = begin_ns < end_ns
-        return cls(begin_ns[kept], end_ns[kept], row[kept])
-
-    @property
-    def edges_ns(self) -> Int64:
-        """Return the times at which the open interval changes."""
-        return np.concatenate([self.start_ns, self.end_ns])
-
-    def rows_at(self, moments_ns: Int64) -> Rows:
-        """Return the row of the interval that is open at each moment, -1 for none."""
-        at = open_at(moments_ns, self.start_ns, self.end_ns)
-        return np.where(at >= 0, np.append(self.row, -1)[at], -1)
-
-
-def _cut(spans: IntervalSet, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
-    """Cut spans at edges; return the span, start and end of each piece, in order of time."""
-    edges_ns = distinct(edges_ns)
-    at = np.searchsorted(spans.start_ns, edges_ns, side="right") - 1
-    inside = (at >= 0) & (edges_ns > spans.start_ns[at]) & (edges_ns < spans.end_ns[at])
-    begin_ns = ascending(np.concatenate([spans.start_ns, edges_ns[inside]]))
-    owner = np.searchsorted(spans.start_ns, begin_ns, side="right") - 1
-    stop_ns = np.minimum(np.append(begin_ns[1:], np.iinfo(np.int64).max), spans.end_ns[owner])
-    return owner, begin_ns, stop_ns
-
-
 _KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
 _LEAST_TENTHS = 10
 """Pieces with a smaller share, in tenths of a percent, get no args."""
@@ -298,8 +242,7 @@ class StepPeriods:
 
     def rows_at(self, moments_ns: Int64) -> Rows:
         """Return the step that began last before each moment if it still runs then, else -1."""
-        row = np.searchsorted(self.start_ns, moments_ns, side="right") - 1
-        return np.where(moments_ns < np.append(self.end_ns, 0)[row], row, _NO_ROW)
+        return open_at(moments_ns, self.start_ns, self.end_ns)
 
 
 def step_periods(facts: RankFacts) -> StepPeriods:
@@ -384,18 +327,11 @@ class _Pieces:
     def where(self, holds: Bool) -> _Pieces:
         """Take the pieces for which the mask holds."""
         return replace(
-            self,
-            row=self.row[holds],
-            start_ns=self.start_ns[holds],
-            end_ns=self.end_ns[holds],
+            self, row=self.row[holds], start_ns=self.start_ns[holds], end_ns=self.end_ns[holds]
         )
 
     def arg(
-        self,
-        name: str,
-        kind: ArgKind,
-        values: Int64 | Codes,
-        given: Bool | None = None,
+        self, name: str, kind: ArgKind, values: Int64 | Codes, given: Bool | None = None
     ) -> Arg:
         """Return an arg of all slices from values (k,) of these, absent where `given` is False."""
         column = np.zeros(self.rows, values.dtype)
@@ -432,15 +368,9 @@ def _ops(pieces: _Pieces, slices: Slices, collectives: RankCollectives) -> Codes
     op_names = np.full(len(pieces), NO_NAME, np.int32)
     if not len(ops) or not communicates.any():
         return op_names
-    order = np.argsort(ops.start_ns, kind="stable")
-    reach_ns = np.maximum.accumulate(ops.end_ns[order])
-    at_ns = pieces.start_ns[communicates]
-    position = np.searchsorted(reach_ns, at_ns, side="right")
-    row = order[np.minimum(position, len(order) - 1)]
-    goes_on = (position < len(order)) & (ops.start_ns[row] <= at_ns)
-    op_names[communicates] = np.where(
-        goes_on, strings.codes(collectives.strings)[ops.name[row]], NO_NAME
-    )
+    row = first_open_at(pieces.start_ns[communicates], ops.start_ns, ops.end_ns)
+    named = strings.codes(collectives.strings)[ops.name[row]]
+    op_names[communicates] = np.where(row >= 0, named, NO_NAME)
     return op_names
 
 

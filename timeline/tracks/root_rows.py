@@ -162,8 +162,8 @@ def with_verdict(
     """
     if verdict is None or not verdict.sentences:
         return tuple(tracks)
-    painter, strings = Painter(), StringPool()
-    painter.tracks = list(tracks)
+    painter = Painter(list(tracks))
+    strings = painter.strings
     code = strings.code(verdict.see_why) if verdict.see_why else NO_NAME
 
     def drawn(texts: Sequence[str]) -> SliceTable:
@@ -177,12 +177,10 @@ def with_verdict(
         )
 
     root = painter.add_stacked_row(
-        verdict.title, None, 0, drawn(verdict.sentences), strings, descriptions.VERDICT
+        verdict.title, None, 0, drawn(verdict.sentences), descriptions.VERDICT
     )
     more = [verdict.see_why] if verdict.see_why else []
-    painter.add_stacked_row(
-        _NEXT, root, 0, drawn([*more, _PRINT_AGAIN]), strings, descriptions.SEE_WHY
-    )
+    painter.add_stacked_row(_NEXT, root, 0, drawn([*more, _PRINT_AGAIN]), descriptions.SEE_WHY)
     return tuple(painter.tracks)
 
 
@@ -212,20 +210,15 @@ def with_notes(
     """
     if notes is None:
         return tuple(tracks)
-    painter, strings = Painter(), StringPool()
-    painter.tracks = list(tracks)
+    painter = Painter(list(tracks))
+    strings = painter.strings
     headline = (Note(notes.headline),)
     root = painter.add_stacked_row(
-        NOTES,
-        None,
-        0,
-        _drawn(headline, start_ns, end_ns, strings),
-        strings,
-        descriptions.NOTES,
+        NOTES, None, 0, _drawn(headline, start_ns, end_ns, strings), descriptions.NOTES
     )
     for order, (topic, topic_notes) in enumerate(notes.topics):
         drawn = _drawn(topic_notes, start_ns, end_ns, strings)
-        painter.add_stacked_row(topic, root, order, drawn, strings, descriptions.TOPICS[topic])
+        painter.add_stacked_row(topic, root, order, drawn, descriptions.TOPICS[topic])
     return tuple(painter.tracks)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from timeline.analysis.idle.idle_sums import CAUSES, IdleParts
 from timeline.analysis.overlap import OverlapTotals
 from timeline.analysis.selected_rank import SelectedRank
-from timeline.analysis.step_trace import data_aug_bounds
+from timeline.analysis.steps import data_aug_bounds
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
 from timeline.columns.intervals import IntervalSet
@@ -65,22 +65,13 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
         rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
-        painter.add_flat_row(name, parent, order, drawn, records.strings, records.rank, meaning)
+        painter.add_flat_row(name, parent, order, drawn, meaning)
     if idle is not None and tells_causes:
         drawn = _idle_parts(idle.parts, records.strings)
-        painter.add_flat_row(
-            IDLE,
-            parent,
-            len(rows),
-            drawn,
-            records.strings,
-            records.rank,
-            descriptions.IDLE_BY_CAUSE,
-        )
+        painter.add_flat_row(IDLE, parent, len(rows), drawn, descriptions.IDLE_BY_CAUSE)
 
 
 def _idle_parts(parts: IdleParts, strings: StringPool) -> SliceTable:
-    """Return idle time by cause, with the host call meanwhile."""
     labels = strings.codes(cause.label for cause in CAUSES)
     return SliceTable(
         parts.start_ns,
@@ -171,9 +162,7 @@ def _paint_graph(
         SliceKind.STEP,
         _step_args(selected, owner, is_step),
     )
-    painter.add_nested_row(
-        name, parent, order * 2, drawn, strings, records.rank, descriptions.ITERATIONS
-    )
+    painter.add_nested_row(name, parent, order * 2, drawn, descriptions.ITERATIONS)
     _paint_data_aug(painter, parent, selected, at, name, order * 2 + 1)
 
 
@@ -246,9 +235,7 @@ def _paint_data_aug(
         _step_args(selected, waits, np.zeros(len(waits), np.bool_))[:2],
     )
     label = "Data Aug Bound" if name == "Iterations" else f"{name} Data Aug Bound"
-    painter.add_flat_row(
-        label, parent, order, drawn, strings, records.rank, descriptions.DATA_AUG_BOUND
-    )
+    painter.add_flat_row(label, parent, order, drawn, descriptions.DATA_AUG_BOUND)
 
 
 def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, order: int) -> None:
@@ -268,8 +255,6 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
             SliceKind.STEP,
             args,
         ),
-        strings,
-        records.rank,
         descriptions.PROFILER_STEPS,
     )
     start_ns, end_ns = selected.cut.recorded.on_device(selected.cut.membership)
@@ -286,8 +271,6 @@ def _paint_host_steps(painter: Painter, parent: int, selected: SelectedRank, ord
             SliceKind.STEP,
             _step_args(selected, on_device, np.ones(len(on_device), np.bool_)),
         ),
-        strings,
-        records.rank,
         descriptions.STEPS_ON_DEVICE,
     )
 
@@ -308,9 +291,7 @@ def _paint_parts(painter: Painter, parent: int, records: Records, order: int) ->
             SliceKind.STEP,
             _ids(parts, at),
         )
-        painter.add_flat_row(
-            name, parent, order * 2 + int(kind), drawn, strings, records.rank, meaning
-        )
+        painter.add_flat_row(name, parent, order * 2 + int(kind), drawn, meaning)
 
 
 PAINTERS: Mapping[Layer | None, PaintLayer] = {

@@ -13,12 +13,11 @@ from timeline.analysis.waits.pipeline import Pairs
 from timeline.analysis.waits.waiting import Waiting, Waits
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.distinct import distinct
-from timeline.columns.strings import StringPool
 from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
-from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Arrows, Samples, Slices, Track
+from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Samples, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
 from timeline.tracks.partition import wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
@@ -140,8 +139,8 @@ def _with_row(
     waited = waits.take(waits.waited_ns > 0)
     if folder is None or not len(waited):
         return tuple(tracks)
-    painter, strings, ops = Painter(), StringPool(), collectives.ops
-    painter.tracks = tracks
+    painter, ops = Painter(tracks, rank=rank), collectives.ops
+    strings = painter.strings
     start_ns = ops.start_ns[waited.row]
     named = strings.codes(collectives.strings)[ops.name[waited.row]]
     painter.add_flat_row(
@@ -153,14 +152,9 @@ def _with_row(
             start_ns + waited.waited_ns,
             wait_labels(waited, on_disk, strings),
             SliceKind.OVERLAP,
-            [
-                names("op", named),
-                integers("last_rank", waited.last_rank, NO_ID),
-            ],
+            [names("op", named), integers("last_rank", waited.last_rank, NO_ID)],
             category=Category.WAIT,
         ),
-        strings,
-        rank,
         descriptions.WAITING,
     )
     return tuple(painter.tracks)
@@ -176,10 +170,9 @@ def _with_late(tracks: tuple[Track, ...], rank: int, late: Lateness) -> tuple[Tr
     folder = _overlap_folder(tracks)
     if folder is None or not len(late):
         return tracks
-    painter = Painter()
-    painter.tracks = list(tracks)
+    painter = Painter(list(tracks), rank=rank)
     samples = Samples(late.start_ns, late.late_ns / 1000, "us")
-    painter.add_counter(LATE, folder, _ORDER_OF_LATE, samples, rank, descriptions.LATE)
+    painter.add_counter(LATE, folder, _ORDER_OF_LATE, samples, descriptions.LATE)
     return tuple(painter.tracks)
 
 
@@ -239,15 +232,11 @@ def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple
 
 
 def _connected(tracks: Sequence[Track], ends: list[tuple[int, int, int]]) -> tuple[Track, ...]:
-    """Add arrow ends to the tracks: track, slice and arrow of each."""
     connected = list(tracks)
     for number in {track for track, _, _ in ends}:
         content = connected[number].content
         assert isinstance(content, Slices)
         more = np.array([end[1:] for end in ends if end[0] == number], np.int64)
-        slice_ = np.concatenate([content.arrows.slice, more[:, 0]])
-        arrow = np.concatenate([content.arrows.arrow, more[:, 1]])
-        order = np.lexsort((arrow, slice_))
-        arrows = Arrows(slice_[order], arrow[order])
-        connected[number] = replace(connected[number], content=replace(content, arrows=arrows))
+        content = content.connected(more[:, 0], more[:, 1])
+        connected[number] = replace(connected[number], content=content)
     return tuple(connected)

@@ -20,7 +20,7 @@ from timeline.analysis.gains.findings import (
     find_losses,
 )
 from timeline.analysis.gains.run import gather_run
-from timeline.analysis.idle.call_kinds import names_waiting_for_data
+from timeline.analysis.idle.host_calls import names_waiting_for_data
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit, find_culprit
 from timeline.analysis.waits.waiting import Waiting

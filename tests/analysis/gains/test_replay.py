@@ -13,7 +13,7 @@ from tests.support.random_recordings import START_NS, random_ranks
 from timeline.analysis.gains.mends import Mends, Part
 from timeline.analysis.gains.recording import DeviceWork, Recording
 from timeline.analysis.gains.replay import RankOps, RecordedRank, Replay
-from timeline.analysis.path.critical_path import PathKind
+from timeline.analysis.path.rank_path import PathKind
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_ID
 

@@ -13,12 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
+from tests.support.made_tables import table_of
 from timeline.analysis.cut import Cut, cut
 from timeline.analysis.idle import idle_causes
 from timeline.analysis.idle.idle_causes import RankIdle, measure_idle
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.analysis.overlap import Overlap, measure_overlap, totals_by_period
-from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.steps import NO_STEP
 from timeline.columns.intervals import covered_until, union, union_of_sets
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FlowEnd, Records, StepPart, StepParts
@@ -95,16 +96,15 @@ def records(draw: st.DrawFn) -> Records:
         made,
         tasks=replace(made.tasks, graph=np.full(len(tasks), 1)),
         ops=replace(made.ops, graph=np.full(len(ops), 1)),
-        parts=StepParts.of(
-            len(fetches),
-            {
-                "start_ns": [start for start, _ in fetches],
-                "end_ns": [start + length for start, length in fetches],
-                "graph": np.full(len(fetches), 1),
-                "iteration": np.full(len(fetches), 1),
-                "number": np.arange(len(fetches)),
-                "kind": np.full(len(fetches), StepPart.GET_NEXT),
-            },
+        parts=table_of(
+            StepParts,
+            [
+                {"start_ns": start, "end_ns": start + length, "number": at}
+                for at, (start, length) in enumerate(fetches)
+            ],
+            graph=1,
+            iteration=1,
+            kind=StepPart.GET_NEXT,
         ),
     )
 
@@ -281,7 +281,8 @@ class Reference:
         host = self.host
         if item is None:
             some = [self.item("ops", row) for row in range(len(self.records.ops))]
-            some += [self.item("tasks", row) for row in range(len(self.records.tasks))]
+            computing = np.flatnonzero(self.records.tasks.compute).tolist()
+            some += [self.item("tasks", row) for row in computing]
             asked = any(one.asked_ns is not None for one in some)
             return Reason(IdleCause.HOST_NOT_ASKED if asked else IdleCause.NOT_RECORDED)
         if item.asked_ns is not None and at_ns < item.asked_ns:

@@ -15,15 +15,12 @@ from tests.support.random_records import Sizes, random_records
 from tests.support.simulated_cluster import COMPUTE_NS, TRANSFER_NS, Cluster, simulate
 from timeline.analysis.path.critical_path import (
     CriticalPath,
-    PathItems,
-    PathKind,
     PathRank,
     PathSteps,
-    RankPath,
     Segments,
     find_critical_path,
 )
-from timeline.analysis.path.rank_path import leading_items, rank_path
+from timeline.analysis.path.rank_path import PathItems, PathKind, RankPath, leading_items, rank_path
 from timeline.analysis.waits.collectives import rank_collectives
 from timeline.analysis.waits.waiting import OpArrivals, measure_waiting, op_arrivals
 from timeline.records.clock import ClockMove
@@ -116,9 +113,7 @@ def _of_cluster(cluster: Cluster, records: Sequence[Records] | None = None) -> C
     arrivals = op_arrivals(cluster.ranks, waiting)
     ranks = [
         PathRank(
-            record.rank,
-            rank_path(record, rank.ops.selected, np.empty(0, np.int64)),
-            arrivals[at],
+            record.rank, rank_path(record, rank.ops.selected, np.empty(0, np.int64)), arrivals[at]
         )
         for at, (record, rank) in enumerate(zip(records, cluster.ranks, strict=True))
     ]

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from timeline.analysis.idle import innermost_calls
-from timeline.analysis.idle.innermost_calls import Calls
+from timeline.analysis.idle import host_calls
+from timeline.analysis.idle.host_calls import Calls
 from timeline.analysis.path.rank_path import longest_calls
 
 LAST = 60
@@ -51,10 +51,7 @@ def _nested(draw: st.DrawFn) -> list[tuple[int, int, int]]:
 )
 @settings(deadline=None)
 def test_the_longest_call_of_each_stretch_is_found(
-    calls: list[tuple[int, int, int]],
-    edges: list[int],
-    wanted: list[tuple[int, int]],
-    window: int,
+    calls: list[tuple[int, int, int]], edges: list[int], wanted: list[tuple[int, int]], window: int
 ) -> None:
     """As counted moment by moment, in windows of any size."""
     edges = sorted(edges)
@@ -70,7 +67,7 @@ def test_the_longest_call_of_each_stretch_is_found(
     )
     names = np.array([call[2] for call in calls], np.int32)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(innermost_calls, "WINDOW_CALLS", window)
+        patched.setattr(host_calls, "WINDOW_CALLS", window)
         name, total_ns = longest_calls(table, names, since, until)
     for row, (start, end) in enumerate(stretches):
         by_name = _by_hand([call for call in calls if call[0] < call[1]], start, end)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from timeline.analysis.work.computed_work import (
     NO_WORK,
     ComputingCause,
@@ -52,41 +53,33 @@ def _records(tasks: list[Task], samples: Sequence[tuple[int, int]], steps: int) 
     return Records(
         0,
         strings,
-        tasks=Tasks.of(
-            len(tasks),
-            {
-                "start_ns": [start for start, *_ in tasks],
-                "end_ns": [start + length for start, length, *_ in tasks],
-                "name": strings.codes(f"{kind}7" for _, _, kind, *_ in tasks),
-                "op_type": strings.codes(kind for _, _, kind, *_ in tasks),
-                "input_shapes": strings.codes(shapes for _, _, _, shapes, _ in tasks),
-                "compute": np.ones(len(tasks), np.bool_),
-            },
+        tasks=table_of(
+            Tasks,
+            [
+                {
+                    "start_ns": start,
+                    "end_ns": start + length,
+                    "name": f"{kind}7",
+                    "op_type": kind,
+                    "input_shapes": shapes,
+                }
+                for start, length, kind, shapes, _ in tasks
+            ],
+            strings,
+            compute=True,
         ),
-        steps=Steps.of(
-            steps,
-            {
-                "start_ns": np.arange(steps),
-                "end_ns": np.arange(steps) + 1,
-                "graph": np.zeros(steps),
-                "iteration": np.arange(steps),
-            },
+        steps=table_of(
+            Steps,
+            [{"start_ns": at, "end_ns": at + 1, "iteration": at} for at in range(steps)],
+            graph=0,
         ),
-        series=CounterSeries.of(
-            1,
-            {
-                "group": strings.codes([AI_CORE_FREQUENCY]),
-                "name": strings.codes([AI_CORE_FREQUENCY]),
-                "unit": strings.codes(["MHz"]),
-            },
+        series=table_of(
+            CounterSeries,
+            [{"group": AI_CORE_FREQUENCY, "name": AI_CORE_FREQUENCY, "unit": "MHz"}],
+            strings,
         ),
-        samples=CounterSamples.of(
-            len(samples),
-            {
-                "time_ns": [at for at, _ in samples],
-                "series": np.zeros(len(samples)),
-                "value": [value for _, value in samples],
-            },
+        samples=table_of(
+            CounterSamples, [{"time_ns": at, "value": value} for at, value in samples], series=0
         ),
     )
 

@@ -319,9 +319,7 @@ def _walk(records: Records, *told: str) -> dict[Key, list[int]]:
     st.lists(st.tuples(st.integers(0, 24), st.integers(0, 24)), max_size=5),
 )
 def test_calls_that_cross_or_take_no_time_lose_nothing(
-    calls: list[tuple[int, int, str]],
-    launches: list[tuple[int, int]],
-    pairs: list[tuple[int, int]],
+    calls: list[tuple[int, int, str]], launches: list[tuple[int, int]], pairs: list[tuple[int, int]]
 ) -> None:
     """Clocks that round make calls cross; each task is in one row of either table all the same."""
     records = made_records(

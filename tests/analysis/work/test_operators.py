@@ -1,10 +1,12 @@
-"""Proves that times of operators equal what a plain walk over all tasks and ops adds up."""
+"""Proves that times of operators, also by step, and gaps before them are those of a plain walk."""
 
 from __future__ import annotations
 
 import csv
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -12,15 +14,26 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.steps import Membership
 from timeline.analysis.work.operator_names import operator_type
-from timeline.analysis.work.operators import LONGEST_OPS, OperatorFigures, operator_figures
+from timeline.analysis.work.operators import (
+    LONGEST_OPS,
+    OperatorFigures,
+    OperatorSteps,
+    kernel_waits,
+    operator_figures,
+)
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
+from timeline.profile import open_profile
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.profiler_tables import OperatorRuns, RunLevel
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.records.task_kinds import collective_kind
-from timeline.selection import Kind
+from timeline.selection import Kind, Selection
 from timeline.tables.table import Table
 from timeline.verdict.verdict import total_by_type
 
@@ -56,25 +69,26 @@ def _records(draw: st.DrawFn) -> Records:
     return Records(
         0,
         strings,
-        tasks=Tasks.of(
-            len(tasks),
-            {
-                "start_ns": [one[0] for one in tasks],
-                "end_ns": [one[0] + one[1] for one in tasks],
-                "name": strings.codes(one[2] for one in tasks),
-                "op_type": strings.codes(one[3] for one in tasks),
-                "task_type": strings.codes(one[4] for one in tasks),
-                "compute": [one[5] for one in tasks],
-            },
+        tasks=table_of(
+            Tasks,
+            [
+                {
+                    "start_ns": start,
+                    "end_ns": start + length,
+                    "name": name,
+                    "op_type": kind,
+                    "task_type": core,
+                    "compute": computes,
+                }
+                for start, length, name, kind, core, computes in tasks
+            ],
+            strings,
         ),
-        ops=CommunicationOps.of(
-            len(ops),
-            {
-                "start_ns": [one[0] for one in ops],
-                "end_ns": [one[0] + one[1] for one in ops],
-                "name": strings.codes(one[2] for one in ops),
-                "group": strings.codes("group" for _ in ops),
-            },
+        ops=table_of(
+            CommunicationOps,
+            [{"start_ns": one[0], "end_ns": one[0] + one[1], "name": one[2]} for one in ops],
+            strings,
+            group="group",
         ),
     )
 
@@ -132,16 +146,8 @@ def test_types_of_gpus_are_those_of_launching_operators() -> None:
         ("triton_poi_fused_add_1", "triton_poi_fused_add_1", "triton_poi_fused_add"),
         ("triton_poi_fused_add_2", "", "triton_poi_fused_add"),
     ]
-    tasks = Tasks.of(
-        len(rows),
-        {
-            "start_ns": range(len(rows)),
-            "end_ns": range(1, len(rows) + 1),
-            "name": strings.codes(row[0] for row in rows),
-            "op_type": strings.codes(row[1] for row in rows),
-            "compute": [True] * len(rows),
-        },
-    )
+    named = [{"name": name, "op_type": kind} for name, kind, _ in rows]
+    tasks = table_of(Tasks, named, strings, start_ns=0, end_ns=1, compute=True)
     figures = operator_figures(Records(0, strings, tasks=tasks, hardware=GPU), np.arange(0))
     found = {
         figures.strings[kind]: count
@@ -314,3 +320,177 @@ def test_types_told_by_real_names() -> None:
                     assert operator_type(row["Name"]) == row["Type"], row["Name"]
                     told += 1
     assert told > 100
+
+
+KINDS = ("", "Add", "Cast", "MatMul", "Softmax")
+
+
+def _sums_by_rank(table: Table) -> Counter[tuple[int, str]]:
+    found: Counter[tuple[int, str]] = Counter()
+    columns = (table[name].tolist() for name in ("rank", "type", "total_ns"))
+    for rank, kind, total_ns in zip(*columns, strict=True):
+        found[rank, kind] += total_ns
+    return found
+
+
+@pytest.mark.filterwarnings("ignore::timeline.errors.TimelineWarning")
+@pytest.mark.parametrize("layout", ["torch-text", "mindspore-2.1", "kineto", "mindspore-text"])
+def test_steps_sum_up_to_operators(shelf: ProfileShelf, layout: str) -> None:
+    """Where steps are selected every task lies in one: their operators are all operators."""
+    with open_profile(shelf.get(layout).path) as profile:
+        steps = sorted({step for step in profile.steps()["step"].tolist() if step is not None})
+        selection = Selection(steps=frozenset(steps))
+        operators = profile.operators(selection)
+        expected = _sums_by_rank(operators.take(operators["source"] == "tasks"))
+        assert expected
+        for level in ("type", "name"):
+            found = profile.operator_steps(selection, level)
+            assert set(found["step"].tolist()) == set(steps)
+            assert _sums_by_rank(found) == expected
+        every = profile.operator_steps(selection)
+        assert set(every["level"].tolist()) == {"type", "name"}
+
+
+@pytest.mark.filterwarnings("ignore::timeline.errors.TimelineWarning")
+@pytest.mark.parametrize(
+    ("layout", "told"), [("torch-text", False), ("torch-db", False), ("mindspore-tables", True)]
+)
+def test_they_are_worked_out_for_those_who_see_them(
+    shelf: ProfileShelf, tmp_path: Path, layout: str, *, told: bool
+) -> None:
+    """The file does not hold them; those that the profiler tells are read in any case."""
+    path = shelf.get(layout).path
+    whole, plain, page = (tmp_path / name for name in ("whole.pftrace", "plain.pftrace", "page"))
+    every = export(path, whole).figures.operator_steps
+    assert len(every)
+    found = export(path, plain, operator_steps=False)
+    assert len(found.figures.operator_steps) == (len(every) if told else 0)
+    assert plain.read_bytes() == whole.read_bytes()
+    report = page.with_suffix(".html")
+    shown = export(path, plain, operator_steps=False, report=report, force=True)
+    assert len(shown.figures.operator_steps) == len(every)
+
+
+@st.composite
+def _runs(draw: st.DrawFn) -> OperatorRuns:
+    keys = draw(
+        st.sets(st.tuples(st.integers(0, 9), st.integers(0, len(KINDS) - 1)), min_size=1).map(
+            sorted
+        )
+    )
+    count = len(keys)
+    times = draw(st.lists(st.integers(1, 10**6), min_size=count, max_size=count))
+    return OperatorRuns.of(
+        count,
+        {
+            "step": [step for step, _ in keys],
+            "level": np.full(count, RunLevel.TYPE),
+            "kind": [kind for _, kind in keys],
+            "count": np.ones(count, np.int64),
+            "total_ns": times,
+        },
+    )
+
+
+@given(runs=_runs(), most=st.integers(1, 60), again=st.integers(1, 60))
+def test_a_limit_keeps_all_sums(runs: OperatorRuns, most: int, again: int) -> None:
+    """There are so many rows at most; what they sum up is the same, and kept rows are as before."""
+    limited = OperatorSteps(KINDS, runs).limited(most).limited(again).runs
+    assert len(limited) <= min(most, again)
+    assert limited.count.sum() == runs.count.sum()
+    assert limited.total_ns.sum() == runs.total_ns.sum()
+    before = {
+        (step, kind): total_ns
+        for step, kind, total_ns in zip(runs.step, runs.kind, runs.total_ns, strict=True)
+    }
+    kept = limited.take(~limited.rest)
+    for step, kind, total_ns in zip(kept.step, kept.kind, kept.total_ns, strict=True):
+        assert before[step, kind] == total_ns
+    if len(runs) <= min(most, again):
+        assert not limited.rest.any() and not (limited.step == NO_ID).any()
+
+
+def test_names_go_where_there_is_no_room() -> None:
+    """Single operators and kernels are left out before a type is."""
+    types = OperatorRuns.of(
+        2, {"step": [1, 2], "level": [0, 0], "kind": [1, 1], "count": [1, 1], "total_ns": [5, 5]}
+    )
+    names = replace(types, level=np.ones(2, np.int64), name=np.array([2, 2], np.int32))
+    steps = OperatorSteps(KINDS, OperatorRuns.concat([types, names]))
+    assert len(steps.limited(4).runs) == 4
+    assert steps.limited(3).runs.level.tolist() == [0, 0]
+
+
+SPANS = st.lists(st.tuples(st.integers(0, 60), st.integers(1, 20), st.integers(0, 2)), max_size=8)
+
+
+def spans_of(
+    tasks: list[tuple[int, int, int]], ops: list[tuple[int, int, int]], computes: list[bool]
+) -> Records:
+    """Spans of start, length and step; all from one moment on, of which floats lose digits."""
+    pool = StringPool()
+    name = int(pool.codes(["one"])[0])
+
+    def columns(spans: list[tuple[int, int, int]]) -> dict[str, np.ndarray]:
+        start_ns = np.array([start for start, _, _ in spans], np.int64) + 1_736_424_000_130_953_241
+        lengths_ns = np.array([length for _, length, _ in spans], np.int64)
+        names = np.full(len(spans), name, np.int32)
+        return {"start_ns": start_ns, "end_ns": start_ns + lengths_ns, "name": names}
+
+    mask = np.array(computes[: len(tasks)], np.bool_)
+    return Records(
+        0,
+        pool,
+        tasks=Tasks.of(len(tasks), {**columns(tasks), "compute": mask}),
+        ops=CommunicationOps.of(len(ops), {**columns(ops), "group": np.zeros(len(ops), np.int32)}),
+    )
+
+
+@given(SPANS, SPANS, st.lists(st.booleans(), min_size=8, max_size=8), st.booleans())
+def test_waits_are_those_of_a_plain_walk(
+    tasks: list[tuple[int, int, int]],
+    ops: list[tuple[int, int, int]],
+    computes: list[bool],
+    by_step: bool,
+) -> None:
+    """Since the end of what began before, among what computes and communicates."""
+    records = spans_of(tasks, ops, computes)
+    none = np.zeros(0, np.int64)
+    membership = Membership(
+        np.array([step for _, _, step in tasks], np.int64),
+        np.array([step for _, _, step in ops], np.int64),
+        none,
+        np.full(0, NO_TIME),
+        none,
+    )
+    found = kernel_waits(records, membership if by_step else None)
+    kernels = [(*span, "task", at) for at, span in enumerate(tasks) if computes[at]]
+    kernels += [(*span, "op", at) for at, span in enumerate(ops)]
+    kernels.sort(key=lambda kernel: kernel[0])
+    expected = {("task", at): 0 for at in range(len(tasks))}
+    for before, (start, _, step, table, at) in zip([None, *kernels], kernels, strict=False):
+        counts = before is not None and not (by_step and before[2] != step)
+        waited = start - (before[0] + before[1]) if before is not None and counts else 0
+        expected[table, at] = max(0, waited)
+    assert found.tasks.tolist() == [expected["task", at] for at in range(len(tasks))]
+    assert found.ops.tolist() == [expected["op", at] for at in range(len(ops))]
+
+
+@pytest.mark.skipif(not (DATA / "torch-npu-text").exists(), reason="needs the real captures")
+def test_they_are_those_of_kernel_details(tmp_path: Path) -> None:
+    """Of each type, to the ns that each of its runs is rounded by."""
+    figures = export(DATA / "torch-npu-text", tmp_path / "a.pftrace").figures
+    totals = total_by_type(figures.operators).to_dicts()
+    ours = {row["type"]: row for row in totals if not row["communication"]}
+    listed: dict[str, int] = {}
+    for file in (DATA / "torch-npu-text").glob("rank*/ASCEND_PROFILER_OUTPUT/kernel_details.csv"):
+        with file.open(newline="") as lines:
+            for line in csv.DictReader(lines):
+                waited_ns = round(Decimal(line["Wait Time(us)"].strip()) * 1000)
+                listed[line["Type"]] = listed.get(line["Type"], 0) + waited_ns
+    collectives = {kind for kind in listed if kind.startswith("hcom")}
+    assert set(ours) == set(listed) - collectives
+    for kind, row in ours.items():
+        assert abs(row["waited_ns"] - listed[kind]) <= row["count"], kind
+    theirs = sum(row["waited_ns"] for row in totals if row["communication"])
+    assert abs(theirs - sum(listed[kind] for kind in collectives)) <= 8

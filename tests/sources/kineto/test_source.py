@@ -27,7 +27,7 @@ from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from tests.support.read_profiles import records_by_rank
 from timeline.analysis.overlap import measure_overlap, overlap_by_launch
 from timeline.analysis.sound_records import drop_invalid_rows
-from timeline.analysis.step_membership import assign_steps
+from timeline.analysis.steps import assign_steps
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.layers import Layer

@@ -15,7 +15,7 @@ import numpy as np
 
 from timeline.analysis.gains.recording import DeviceWork
 from timeline.analysis.gains.replay import RecordedRank, Replay
-from timeline.analysis.path.critical_path import PathKind
+from timeline.analysis.path.rank_path import PathKind
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import count_turns, group_by
 from timeline.columns.strings import NO_NAME, StringPool

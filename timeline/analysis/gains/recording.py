@@ -10,8 +10,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.idle.call_kinds import names_waiting_for_data
-from timeline.analysis.idle.device_items import DeviceItems
+from timeline.analysis.idle.host_calls import names_waiting_for_data
+from timeline.analysis.idle.launches import DeviceItems
 from timeline.analysis.path.rank_path import (
     before_on_device,
     item_collectives,
@@ -19,7 +19,7 @@ from timeline.analysis.path.rank_path import (
     ordered_items,
     waits_for_device,
 )
-from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.operators import TaskTypes
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import rows_before

@@ -12,7 +12,7 @@ from timeline.analysis.gains.findings import Run
 from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
 from timeline.analysis.gains.replay import RankOps, RecordedRank
 from timeline.analysis.ordinary_steps import number_steps
-from timeline.analysis.path.critical_path import PathKind
+from timeline.analysis.path.rank_path import PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import Collectives, RankCollectives, kind_numbers
 from timeline.analysis.waits.pipeline import measure_bubbles

@@ -1,4 +1,4 @@
-"""Idle time of a device split by cause, with the host call that ran meanwhile."""
+"""Idle time of a device: its gaps, split by cause and by the host call that ran meanwhile."""
 
 from __future__ import annotations
 
@@ -9,16 +9,13 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.cut import Cut
-from timeline.analysis.idle.call_kinds import (
+from timeline.analysis.idle.host_calls import (
+    Calls,
+    CallWindow,
     fetching_names,
     names_waiting_for_data,
     names_waiting_for_device,
-)
-from timeline.analysis.idle.device_items import DeviceItems, device_items, values_at
-from timeline.analysis.idle.idle_gaps import (
-    Gaps,
-    IdleStretches,
-    find_gaps,
+    part_by_call,
 )
 from timeline.analysis.idle.idle_sums import (
     CAUSES,
@@ -28,15 +25,84 @@ from timeline.analysis.idle.idle_sums import (
     IdleTimes,
     Parts,
 )
-from timeline.analysis.idle.innermost_calls import Calls, CallWindow, cut_at, part_by_call
+from timeline.analysis.idle.launches import DeviceItems, device_items, values_at
 from timeline.analysis.overlap import Overlap
-from timeline.analysis.step_trace import data_aug_bounds
-from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct, rows_by_value
-from timeline.columns.intervals import IntervalSet, open_at, union
+from timeline.analysis.steps import data_aug_bounds
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
+from timeline.columns.distinct import distinct, matched_rows
+from timeline.columns.group_by import sum_by
+from timeline.columns.intervals import IntervalSet, cut_at, open_at, subtract, union, union_of_sets
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import Records, StepPart
+from timeline.records.tables import Records, Spans, StepPart, Tasks
+
+
+class Gaps(Spans):
+    """Intervals in which nothing computes or communicates, in order of time.
+
+    item: row of DeviceItems that starts at the end of a gap, or that continues then; NO_ID for
+    none. inner: whether the device works on both sides; if not, the gap lies at an edge of the
+    selection, before the first kernel or after the last one.
+    """
+
+    item: Int64 = column(np.int64)
+    inner: Bool = column(np.bool_)
+
+
+class IdleStretches(Spans):
+    """Parts of gaps without copies: one row each, in order of start; gap: row of the gap."""
+
+    gap: Int64 = column(np.int64)
+
+
+def find_gaps(
+    overlap: Overlap, periods: IntervalSet, tasks: Tasks, items: DeviceItems
+) -> tuple[Gaps, IdleStretches]:
+    """Return the gaps of a selection, and the idle intervals in them.
+
+    overlap: of the selection. periods: of its steps, which extend beyond its work.
+    """
+    inner = union_of_sets(overlap.idle, overlap.copies)
+    busy = union_of_sets(overlap.computing, overlap.communication)
+    edges = subtract(periods, union_of_sets(inner, busy))
+    copies = union(tasks.start_ns[tasks.copy], tasks.end_ns[tasks.copy])
+    gaps = union_of_sets(inner, edges)
+    idle = union_of_sets(overlap.idle, subtract(edges, copies))
+    item = _ending(gaps.end_ns, items, items.start_ns, items.end_ns)
+    gap = np.searchsorted(gaps.start_ns, idle.start_ns, side="right") - 1
+    return (
+        Gaps(gaps.start_ns, gaps.end_ns, item, ~np.isin(gaps.start_ns, edges.start_ns)),
+        IdleStretches(idle.start_ns, idle.end_ns, gap.astype(np.int64)),
+    )
+
+
+def _ending(ends_ns: Int64, items: DeviceItems, start_ns: Int64, end_ns: Int64) -> Int64:
+    """Return the item that starts at the end of each gap, else the op that continues.
+
+    NO_ID for none. If several start then, one with a known launch is preferred. In some captures
+    ops count by their HCCL tasks, so that gaps lie inside them.
+
+    Args:
+        ends_ns: (k,) the ends of gaps.
+        start_ns, end_ns: (n,) intervals of items, on the axis of the gaps.
+    """
+    ending = np.full(len(ends_ns), NO_ID)
+    lasting = np.flatnonzero(end_ns > start_ns)
+    if not len(lasting) or not len(ends_ns):
+        return ending
+    unknown = items.launch[lasting] == NO_ID
+    lasting = lasting[np.lexsort((unknown, start_ns[lasting]))]
+    at = np.searchsorted(start_ns[lasting], ends_ns, side="left")
+    first = lasting[np.minimum(at, len(lasting) - 1)]
+    starts = start_ns[first] == ends_ns
+    ending[starts] = first[starts]
+    ops = lasting[items.is_op[lasting]]
+    if not starts.all() and len(ops):
+        rest = np.flatnonzero(~starts)
+        inside = open_at(ends_ns[rest], start_ns[ops], end_ns[ops])
+        ending[rest] = np.where(inside >= 0, ops[inside], NO_ID)
+    return ending
+
 
 LONG_BEFORE_NS = 50_000
 """An item launched this long before a gap did not wait for its launch."""
@@ -124,7 +190,7 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
     gaps, stretches = find_gaps(overlap, reached, records.tasks, items)
     ends = _Ends.of_gaps(items, gaps.item)
     least_ns = _least_gap_ns(gaps, stretches, ends)
-    sums = IdleSums(gaps, stretches.gap, periods, records.strings)
+    sums = IdleSums(gaps.inner, stretches.gap, periods, records.strings)
     bounds_ns = np.concatenate(periods)
     for parts in _Parting(records, gaps, stretches, bounds_ns, ends, least_ns).parts():
         sums.add(parts)
@@ -133,8 +199,7 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
 
 def _least_gap_ns(gaps: Gaps, stretches: IdleStretches, ends: _Ends) -> int:
     """Return the device's own minimum gap, from gaps that the host does not explain."""
-    idle_ns = np.zeros(len(gaps), np.int64)
-    np.add.at(idle_ns, stretches.gap, stretches.end_ns - stretches.start_ns)
+    idle_ns = sum_by(stretches.gap, stretches.end_ns - stretches.start_ns, len(gaps))
     length_ns = gaps.end_ns - gaps.start_ns
     without_copies = idle_ns == length_ns
     early = ends.launch_end_ns <= gaps.start_ns - LONG_BEFORE_NS
@@ -142,6 +207,12 @@ def _least_gap_ns(gaps: Gaps, stretches: IdleStretches, ends: _Ends) -> int:
     if len(unexplained_ns) < LEAST_GAPS:
         return 0
     return int(np.quantile(unexplained_ns, LEAST_SHARE, method="lower"))
+
+
+class _Pieces(Spans):
+    """Pieces of idle intervals in one phase; row: of the interval, cut at bounds."""
+
+    row: Int64 = column(np.int64)
 
 
 class _Parting:
@@ -173,19 +244,15 @@ class _Parting:
 
     def parts(self) -> Iterator[Parts]:
         """Yield all parts; together they are the intervals."""
-        for phase, rows, start_ns, end_ns in self._phases():
-            for_data = self._fetching[rows] & (phase != _Phase.BETWEEN)
-            yield self._parts(
-                rows[for_data], start_ns[for_data], end_ns[for_data], IdleCause.WAITING_FOR_DATA
-            )
-            lost = self._unrecorded[rows] & ~for_data
-            yield self._parts(
-                rows[lost], start_ns[lost], end_ns[lost], IdleCause.KERNELS_NOT_RECORDED
-            )
-            rest = ~for_data & ~lost
-            yield from self._of_phase(phase, rows[rest], start_ns[rest], end_ns[rest])
+        for phase, pieces in self._phases():
+            for_data = self._fetching[pieces.row] & (phase is not _Phase.BETWEEN)
+            yield self._parts(pieces.take(for_data), IdleCause.WAITING_FOR_DATA)
+            pieces = pieces.take(~for_data)  # noqa: PLW2901
+            lost = self._unrecorded[pieces.row]
+            yield self._parts(pieces.take(lost), IdleCause.KERNELS_NOT_RECORDED)
+            yield from self._of_phase(phase, pieces.take(~lost))
 
-    def _phases(self) -> Iterator[tuple[_Phase, Rows, Int64, Int64]]:
+    def _phases(self) -> Iterator[tuple[_Phase, _Pieces]]:
         """Yield the pieces of intervals in each phase of the item that ends their gap."""
         ends = self._ends.take(self._gap)
         cut_ns = np.maximum(self._gap_end_ns - self._least_ns, self._start_ns)
@@ -195,74 +262,50 @@ class _Parting:
         for phase, moment_ns in zip(_Phase, moments, strict=True):
             most_ns = self._end_ns if phase is _Phase.BETWEEN else cut_ns
             to_ns = np.minimum(np.maximum(moment_ns, from_ns), most_ns)
-            rows = np.flatnonzero(to_ns > from_ns)
-            yield phase, rows, from_ns[rows], to_ns[rows]
+            row = np.flatnonzero(to_ns > from_ns)
+            yield phase, _Pieces(from_ns[row], to_ns[row], row)
             from_ns = to_ns
 
-    def _of_phase(
-        self, phase: _Phase, rows: Rows, start_ns: Int64, end_ns: Int64
-    ) -> Iterator[Parts]:
-        asked, launch = (
-            values[self._gap[rows]] for values in (self._ends.asked, self._ends.launch)
-        )
-        launched = launch != NO_ID
+    def _of_phase(self, phase: _Phase, pieces: _Pieces) -> Iterator[Parts]:
+        gap = self._gap[pieces.row]
+        launch = self._ends.launch[gap]
         if phase is _Phase.BEFORE_ASKED:
-            yield from self._before_asked(rows, start_ns, end_ns, asked)
+            yield from self._before_asked(pieces, self._ends.asked[gap])
         elif phase is _Phase.BEFORE_LAUNCH:
-            some = ~launched
-            yield self._parts(rows[some], start_ns[some], end_ns[some], IdleCause.NOT_RECORDED)
+            yield self._parts(pieces.take(launch == NO_ID), IdleCause.NOT_RECORDED)
             # What the launching thread did.
-            known = np.flatnonzero(launched)
-            for window, pieces in self._windows(known, start_ns, end_ns, launch):
-                parts, calls = window.stretches, self._names(window.stretches.call)
-                yield self._parts(
-                    rows[pieces], parts.start_ns, parts.end_ns, IdleCause.QUEUED, calls
-                )
+            for window, own in self._windows(pieces, launch):
+                yield self._parts(own, IdleCause.QUEUED, self._names(window.stretches.call))
         elif phase is _Phase.LAUNCHING:
-            calls = self._host.name[launch]
-            yield self._parts(rows, start_ns, end_ns, IdleCause.LAUNCH_CALL, calls)
+            yield self._parts(pieces, IdleCause.LAUNCH_CALL, self._host.name[launch])
         elif phase is _Phase.LAUNCHED:
-            before = self._ends.launch_end_ns[self._gap[rows]] <= self._gap_start_ns[rows]
-            for some, cause in (
-                (before, IdleCause.LAUNCHED_BEFORE),
-                (~before, IdleCause.LAUNCH_LATENCY),
-            ):
-                yield self._parts(rows[some], start_ns[some], end_ns[some], cause)
+            before = self._ends.launch_end_ns[gap] <= self._gap_start_ns[pieces.row]
+            yield self._parts(pieces.take(before), IdleCause.LAUNCHED_BEFORE)
+            yield self._parts(pieces.take(~before), IdleCause.LAUNCH_LATENCY)
         else:
-            yield self._parts(rows, start_ns, end_ns, IdleCause.BETWEEN_TASKS)
+            yield self._parts(pieces, IdleCause.BETWEEN_TASKS)
 
     def _parts(
-        self,
-        rows: Rows,
-        start_ns: Int64,
-        end_ns: Int64,
-        cause: IdleCause | Int64,
-        calls: Codes | None = None,
+        self, pieces: _Pieces, cause: IdleCause | Int64, calls: Codes | None = None
     ) -> Parts:
         """Return parts for some pieces; vague causes give way to a wait for data around them."""
-        codes = np.full(len(rows), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
-        vague = _IS_VAGUE[codes] & self._preparing[rows]
+        row = pieces.row
+        codes = np.full(len(row), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
+        vague = _IS_VAGUE[codes] & self._preparing[row]
         codes = np.where(vague, CAUSES.index(IdleCause.WAITING_FOR_DATA), codes)
         if calls is None:
-            calls = np.full(len(rows), NO_NAME, np.int32)
-        return Parts(start_ns, end_ns, self._of[rows].astype(np.int64), codes, calls)
+            calls = np.full(len(row), NO_NAME, np.int32)
+        return Parts(pieces.start_ns, pieces.end_ns, self._of[row].astype(np.int64), codes, calls)
 
-    def _before_asked(
-        self, rows: Rows, start_ns: Int64, end_ns: Int64, asked: Int64
-    ) -> Iterator[Parts]:
+    def _before_asked(self, pieces: _Pieces, asked: Int64) -> Iterator[Parts]:
         """Yield parts by the work of the asking thread: waiting for data or device, or other."""
-        unknown = asked == NO_ID
-        yield self._parts(
-            rows[unknown], start_ns[unknown], end_ns[unknown], IdleCause.HOST_NOT_ASKED
-        )
+        yield self._parts(pieces.take(asked == NO_ID), IdleCause.HOST_NOT_ASKED)
         meanings = (
             (names_waiting_for_device(self._strings), IdleCause.HOST_WAITED_FOR_DEVICE),
             (names_waiting_for_data(self._strings), IdleCause.WAITING_FOR_DATA),
         )
-        known = np.flatnonzero(~unknown)
-        for window, pieces in self._windows(known, start_ns, end_ns, asked):
-            parts, names = window.stretches, self._host.name[window.calls.row]
-            call = parts.call
+        for window, own in self._windows(pieces, asked):
+            names, call = self._host.name[window.calls.row], window.stretches.call
             cause = np.where(
                 call == NO_ID,
                 CAUSES.index(IdleCause.OUTSIDE_CALLS),
@@ -272,20 +315,20 @@ class _Parting:
                 around = window.innermost_of(np.isin(names, waiting))
                 call = np.where(around == NO_ID, call, around)
                 cause = np.where(around == NO_ID, cause, CAUSES.index(meaning))
-            yield self._parts(rows[pieces], parts.start_ns, parts.end_ns, cause, self._names(call))
+            yield self._parts(own, cause, self._names(call))
 
-    def _windows(
-        self, some: Rows, start_ns: Int64, end_ns: Int64, host_rows: Int64
-    ) -> Iterator[tuple[CallWindow, Rows]]:
-        """Yield the calls on the thread of a host row in some pieces, and the piece of each."""
-        host = self._host
-        threads = host.thread[host_rows[some]]
-        asking = dict(rows_by_value(threads))
-        for thread, of_thread in rows_by_value(host.thread, distinct(threads)):
+    def _windows(self, pieces: _Pieces, host_rows: Int64) -> Iterator[tuple[CallWindow, _Pieces]]:
+        """Yield the calls on the thread of the host row of some pieces, and these cut by call.
+
+        Pieces without a host row are left out.
+        """
+        host, known = self._host, np.flatnonzero(host_rows != NO_ID)
+        for asking, of_thread in matched_rows(host.thread[host_rows[known]], host.thread):
             calls = Calls(host.start_ns[of_thread], host.end_ns[of_thread], of_thread)
-            pieces = some[asking[thread]]
-            for window in part_by_call(calls, start_ns[pieces], end_ns[pieces]):
-                yield window, pieces[window.stretches.stretch]
+            own = pieces.take(known[asking])
+            for window in part_by_call(calls, own.start_ns, own.end_ns):
+                cut = window.stretches
+                yield window, _Pieces(cut.start_ns, cut.end_ns, own.row[cut.stretch])
 
     def _names(self, call: Int64) -> Codes:
         return np.where(call == NO_ID, np.int32(NO_NAME), self._host.name[np.maximum(call, 0)])

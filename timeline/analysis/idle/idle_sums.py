@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.analysis.idle.idle_gaps import Gaps
-from timeline.analysis.step_membership import NO_STEP
-from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.analysis.steps import NO_STEP
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import are_first, distinct, distinct_values
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import open_at
@@ -144,15 +143,16 @@ class IdleSums:
     """Accumulator of parts of idle intervals."""
 
     def __init__(
-        self, gaps: Gaps, gap: Int64, periods: tuple[Int64, Int64], strings: StringPool
+        self, inner: Bool, gap: Int64, periods: tuple[Int64, Int64], strings: StringPool
     ) -> None:
         """Prepare for intervals.
 
         Args:
-            gap: (n,) the row in `gaps` of each interval.
+            inner: (gaps,) mask of the gaps with work on both sides.
+            gap: (n,) the gap of each interval.
             periods: start and end of each step (k,); no part crosses such a time.
         """
-        self._inner, self._gap, self._strings = gaps.inner, gap, strings
+        self._inner, self._gap, self._strings = inner, gap, strings
         begin_ns, end_ns = periods
         self._steps = np.append(np.flatnonzero(end_ns > begin_ns), NO_STEP)
         self._periods = begin_ns[self._steps[:-1]], end_ns[self._steps[:-1]]

@@ -2,91 +2,21 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.waits.waiting import OpArrivals
+from timeline.analysis.path.rank_path import PathItems, PathKind, RankPath
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.waiting import OpArrivals, Waiting, op_arrivals
 from timeline.columns.columns import Bool, Codes, Int64, Rows, column
+from timeline.columns.distinct import distinct
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Spans
-
-
-class PathKind(enum.IntEnum):
-    """Kind of a segment of a critical path; its name in lower case is published."""
-
-    COMPUTING = 0
-    TRANSFER = 1
-    """Communication op, from the arrival of its last rank on."""
-    COPY = 2
-    HOST = 3
-    """Host time before the task was asked for, since the host last waited for the device."""
-    QUEUED = 4
-    """Asked for, but not launched yet."""
-    LAUNCH = 5
-    """From the start of the launch call to the start of the task."""
-    BETWEEN_TASKS = 6
-    """From the end of the item that the task waited for to the start of the task."""
-    NOT_PROFILED = 7
-    """Time of a rank that is not in the profile, before the op that it came last to."""
-
-    @property
-    def label(self) -> str:
-        """Return the published name."""
-        return self.name.lower()
-
-
-class PathItems(Spans):
-    """Compute tasks, copies and communication ops of one rank, in order of start.
-
-    kind: COMPUTING, COPY, or TRANSFER for an op. name: code in the strings of the rank. collective:
-    row among the rank's collectives, NO_ID unless it is an op. before: row whose end let it start,
-    always an earlier one, NO_ID for none; if the host was late, the item that the host had last
-    waited for. launch_ns, asked_ns, host_ns: start of the launch, of the queueing, and of the host
-    work towards it, descending from start_ns; all equal start_ns if the device let it start;
-    host_ns is NO_TIME if the host did not wait before. call, call_ns: call that took most of the
-    time from host_ns to asked_ns, and its time.
-    """
-
-    kind: Codes = column(np.int32)
-    name: Codes = column(np.int32)
-    collective: Codes = column(np.int32, NO_ID)
-    before: Codes = column(np.int32, NO_ID)
-    launch_ns: Int64 = column(np.int64, NO_TIME)
-    asked_ns: Int64 = column(np.int64, NO_TIME)
-    host_ns: Int64 = column(np.int64, NO_TIME)
-    call: Codes = column(np.int32, NO_NAME)
-    call_ns: Int64 = column(np.int64, 0)
-
-    def moved(self, move: ClockMove) -> PathItems:
-        """Return the items on another clock; durations of calls stay."""
-        return replace(super().moved(move), call_ns=self.call_ns)
-
-
-@dataclass(frozen=True, slots=True)
-class RankPath:
-    """Items of one rank that can lie on the critical path; codes are positions in `strings`.
-
-    span_ns: first start and last end of its device work, None without any. Marks without work, such
-    as those with which a profiler starts and stops, are not included.
-    """
-
-    strings: tuple[str, ...] = ("",)
-    items: PathItems = field(default_factory=PathItems.empty)
-    span_ns: tuple[int, int] | None = None
-
-    def moved(self, move: ClockMove) -> RankPath:
-        """Return the items on another clock."""
-        span_ns = self.span_ns
-        if span_ns is not None:
-            span_ns = move.of_moment(span_ns[0]), move.of_moment(span_ns[1])
-        return replace(self, items=self.items.moved(move), span_ns=span_ns)
-
 
 _BOUNDARIES = 6
 """Number of times at which the path of an item is cut, from its end to the end of its predecessor.
@@ -415,7 +345,6 @@ class _Gathered:
         return moments, kinds
 
     def _own(self, row: Rows) -> Rows:
-        """Return the row of each item among those of its own rank."""
         rank = np.searchsorted(self.first, row, side="right") - 1
         own: Rows = row - self.first[rank]
         return own
@@ -436,8 +365,75 @@ class _Gathered:
 
 
 def _renamed(path: RankPath, strings: StringPool) -> PathItems:
-    """Return the items of a rank with names of the common pool."""
     codes = strings.codes(path.strings)
     items = path.items
     columns = {name: getattr(items, name) for name in items.__dataclass_fields__}
     return PathItems(**columns | {"name": codes[items.name], "call": codes[items.call]})
+
+
+def critical_path(facts: Sequence[RankFacts], waiting: Waiting) -> CriticalPath:
+    """Return the critical path of each step of ranks on one clock."""
+    arrivals = op_arrivals([rank.collectives for rank in facts], waiting)
+    ranks = [
+        PathRank(rank.rank, rank.path, own_arrivals)
+        for rank, own_arrivals in zip(facts, arrivals, strict=True)
+    ]
+    return find_critical_path(ranks, path_steps(facts))
+
+
+def path_steps(facts: Sequence[RankFacts]) -> PathSteps:
+    """Return the periods of paths: each step with device tasks, or the whole if there are no steps.
+
+    Steps are matched by number, and also by graph if a rank has several. The path of a step begins
+    at the end of the step that ended before it. If it is the first, or the step before is not
+    selected, it begins no earlier than its own first device start.
+    """
+    keys, start_ns, end_ns = _spans(facts)
+    if not len(start_ns):
+        return _whole(facts)
+    groups = group_by(len(start_ns), keys)
+    first_ns, last_ns = groups.least(start_ns), groups.greatest(end_ns)
+    graph, step = keys[0][groups.first], keys[1][groups.first]
+    order = np.lexsort((first_ns, last_ns))
+    first_ns, last_ns, graph, step = first_ns[order], last_ns[order], graph[order], step[order]
+    follows = _follows(facts, step)
+    before_ns = np.concatenate([first_ns[:1], last_ns[:-1]])
+    since_ns = np.where(follows, before_ns, np.maximum(before_ns, first_ns))
+    return PathSteps(since_ns, last_ns, graph, step)
+
+
+def _spans(facts: Sequence[RankFacts]) -> tuple[list[Int64], Int64, Int64]:
+    nothing = [np.empty(0, np.int64)]
+    several = any(len(distinct(rank.steps.graph)) > 1 for rank in facts)
+    known = [rank.device_start_ns != NO_TIME for rank in facts]
+    graphs, steps, start_ns, end_ns = (
+        np.concatenate([nothing[0], *columns])
+        for columns in (
+            [rank.steps.graph[rows] for rank, rows in zip(facts, known, strict=True)],
+            [rank.steps.iteration[rows] for rank, rows in zip(facts, known, strict=True)],
+            [rank.device_start_ns[rows] for rank, rows in zip(facts, known, strict=True)],
+            [rank.device_end_ns[rows] for rank, rows in zip(facts, known, strict=True)],
+        )
+    )
+    if not several and len(distinct(graphs)) > 1:
+        # Each rank numbers its graphs independently.
+        graphs = np.full(len(graphs), NO_GRAPH, np.int64)
+    return [graphs, steps], start_ns, end_ns
+
+
+def _follows(facts: Sequence[RankFacts], step: Int64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Return a mask of steps whose preceding step, by number, is also selected."""
+    every = np.array(sorted({number for rank in facts for number in rank.profile.steps}), np.int64)
+    at = np.searchsorted(every, step)
+    before = np.where(at > 0, every[np.maximum(at - 1, 0)], NO_ID) if len(every) else step
+    follows: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.isin(before, step)
+    return follows
+
+
+def _whole(facts: Sequence[RankFacts]) -> PathSteps:
+    """Return one period from the first start to the last end of work on any device."""
+    spans = [rank.path.span_ns for rank in facts if rank.path.span_ns is not None]
+    if not spans:
+        return PathSteps.empty()
+    first_ns, last_ns = min(span[0] for span in spans), max(span[1] for span in spans)
+    return PathSteps.of(1, {"start_ns": [first_ns], "end_ns": [last_ns]})

@@ -2,22 +2,94 @@
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.idle.call_kinds import names_waiting_for_device
-from timeline.analysis.idle.device_items import DeviceItems, device_items
-from timeline.analysis.idle.innermost_calls import Calls, part_by_call
-from timeline.analysis.path.critical_path import PathItems, PathKind, RankPath
+from timeline.analysis.idle.host_calls import Calls, names_waiting_for_device, part_by_call
+from timeline.analysis.idle.launches import DeviceItems, device_items
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
-from timeline.columns.distinct import are_first, distinct, distinct_values, rows_by_value
+from timeline.columns.distinct import are_first, distinct_values, matched_rows
 from timeline.columns.group_by import sum_rows
 from timeline.columns.intervals import open_at, union
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.clock import ClockMove
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import Records, Tasks
+from timeline.records.tables import Records, Spans, Tasks
+
+
+class PathKind(enum.IntEnum):
+    """Kind of a segment of a critical path; its name in lower case is published."""
+
+    COMPUTING = 0
+    TRANSFER = 1
+    """Communication op, from the arrival of its last rank on."""
+    COPY = 2
+    HOST = 3
+    """Host time before the task was asked for, since the host last waited for the device."""
+    QUEUED = 4
+    """Asked for, but not launched yet."""
+    LAUNCH = 5
+    """From the start of the launch call to the start of the task."""
+    BETWEEN_TASKS = 6
+    """From the end of the item that the task waited for to the start of the task."""
+    NOT_PROFILED = 7
+    """Time of a rank that is not in the profile, before the op that it came last to."""
+
+    @property
+    def label(self) -> str:
+        """Return the published name."""
+        return self.name.lower()
+
+
+class PathItems(Spans):
+    """Compute tasks, copies and communication ops of one rank, in order of start.
+
+    kind: COMPUTING, COPY, or TRANSFER for an op. name: code in the strings of the rank. collective:
+    row among the rank's collectives, NO_ID unless it is an op. before: row whose end let it start,
+    always an earlier one, NO_ID for none; if the host was late, the item that the host had last
+    waited for. launch_ns, asked_ns, host_ns: start of the launch, of the queueing, and of the host
+    work towards it, descending from start_ns; all equal start_ns if the device let it start;
+    host_ns is NO_TIME if the host did not wait before. call, call_ns: call that took most of the
+    time from host_ns to asked_ns, and its time.
+    """
+
+    kind: Codes = column(np.int32)
+    name: Codes = column(np.int32)
+    collective: Codes = column(np.int32, NO_ID)
+    before: Codes = column(np.int32, NO_ID)
+    launch_ns: Int64 = column(np.int64, NO_TIME)
+    asked_ns: Int64 = column(np.int64, NO_TIME)
+    host_ns: Int64 = column(np.int64, NO_TIME)
+    call: Codes = column(np.int32, NO_NAME)
+    call_ns: Int64 = column(np.int64, 0)
+
+    def moved(self, move: ClockMove) -> PathItems:
+        """Return the items on another clock; durations of calls stay."""
+        return replace(super().moved(move), call_ns=self.call_ns)
+
+
+@dataclass(frozen=True, slots=True)
+class RankPath:
+    """Items of one rank that can lie on the critical path; codes are positions in `strings`.
+
+    span_ns: first start and last end of its device work, None without any. Marks without work, such
+    as those with which a profiler starts and stops, are not included.
+    """
+
+    strings: tuple[str, ...] = ("",)
+    items: PathItems = field(default_factory=PathItems.empty)
+    span_ns: tuple[int, int] | None = None
+
+    def moved(self, move: ClockMove) -> RankPath:
+        """Return the items on another clock."""
+        span_ns = self.span_ns
+        if span_ns is not None:
+            span_ns = move.of_moment(span_ns[0]), move.of_moment(span_ns[1])
+        return replace(self, items=self.items.moved(move), span_ns=span_ns)
+
 
 LEAST_DELAY_NS = 2_000
 """A task that starts within this time after the one before was not delayed by anything else."""
@@ -82,12 +154,10 @@ def before_on_device(records: Records, items: DeviceItems) -> Rows:
     waits = np.flatnonzero(_waits(records))
     before = last.copy()
     on_streams = np.flatnonzero(~items.is_op)
-    streams = distinct(items.stream[on_streams])
-    waits_of = dict(rows_by_value(tasks.stream[waits], streams))
-    for stream, places in rows_by_value(items.stream[on_streams], streams):
+    for places, of_stream in matched_rows(items.stream[on_streams], tasks.stream[waits]):
         on_this = on_streams[places]
         on_stream = _Ends(items, on_this).before_items(items, on_this)
-        stream_waits = waits[waits_of[stream]]
+        stream_waits = waits[of_stream]
         idle_since_ns = np.where(on_stream >= 0, items.end_ns[on_stream], NO_TIME)
         if len(waits):
             waited = _waited_between(tasks, stream_waits, idle_since_ns, items.start_ns[on_this])
@@ -256,7 +326,6 @@ def leading_items(before: Codes, reached: Bool) -> Bool:
 
 
 def _renumbered(items: PathItems, kept: Bool) -> PathItems:
-    """Return the kept items, with `before` renumbered accordingly."""
     number = np.append(np.cumsum(kept) - 1, NO_ID).astype(np.int32)
     some = items.take(kept)
     return replace(some, before=number[some.before])
@@ -277,11 +346,8 @@ def _with_calls(
     since_ns = np.maximum(since_ns, items.start_ns.min(initial=np.iinfo(np.int64).max))
     rows = np.flatnonzero(kept & (since_ns < items.asked_ns) & (asked != NO_ID))
     call, call_ns = items.call.copy(), items.call_ns.copy()
-    threads = host.thread[asked[rows]]
-    some = distinct(threads)
-    asking = dict(rows_by_value(threads, some))
-    for thread, on_thread in rows_by_value(host.thread, some):
-        asking_rows = rows[asking[thread]]
+    for asking, on_thread in matched_rows(host.thread[asked[rows]], host.thread):
+        asking_rows = rows[asking]
         calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
         call[asking_rows], call_ns[asking_rows] = longest_calls(
             calls, host.name, since_ns[asking_rows], items.asked_ns[asking_rows]
@@ -290,7 +356,6 @@ def _with_calls(
 
 
 def _named(records: Records, items: PathItems) -> RankPath:
-    """Return the items with strings of their own."""
     strings = StringPool()
     name = strings.translate(items.name, records.strings)
     call = strings.translate(items.call, records.strings)

@@ -11,7 +11,7 @@ from hashlib import blake2b
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.step_membership import NO_STEP
+from timeline.analysis.steps import NO_STEP
 from timeline.analysis.work.operators import TaskTypes, computing_rows
 from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import distinct_values, rows_by_value

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from timeline.analysis.idle.device_items import TASK_QUEUE
+from timeline.analysis.idle.launches import TASK_QUEUE
 from timeline.analysis.work.framework_calls import MODULE, NO_CALL, CallTree, launch_name
 from timeline.analysis.work.launching_operators import NO_PATH, ModulePaths
 from timeline.analysis.work.task_sums import are_hccl_tasks
@@ -22,7 +22,7 @@ from timeline.columns.columns import (
     rows_of_runs,
 )
 from timeline.columns.distinct import distinct
-from timeline.columns.group_by import sum_rows
+from timeline.columns.group_by import sum_by, sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import (
@@ -65,7 +65,7 @@ class OperatorRules:
     with_shapes: bool = False
 
 
-class OperatorTimes(ColumnTable):
+class FrameworkTimes(ColumnTable):
     """Sums of the displayed operators, one row per name, and per shapes if these are separate.
 
     count: number of runs. total_ns: device time of what they and inner operators launched, without
@@ -102,7 +102,7 @@ class FrameworkSums:
     """
 
     strings: tuple[str, ...] = ("",)
-    operators: OperatorTimes = field(default_factory=OperatorTimes.empty)
+    operators: FrameworkTimes = field(default_factory=FrameworkTimes.empty)
     modules: ModuleTimes = field(default_factory=ModuleTimes.empty)
     has_operators: bool = False
     has_allocations: bool = False
@@ -139,7 +139,6 @@ def _tree(host: HostEvents, rows: Rows) -> CallTree:
 
 
 def _operators(records: Records) -> Rows:
-    """Return the host events that are operators, by their category."""
     levels, strings = distinct(records.host.level).tolist(), records.strings
     operator_codes = [code for code in levels if strings[code].lower() in _OPERATOR_LEVELS]
     return np.flatnonzero(np.isin(records.host.level, operator_codes))
@@ -213,17 +212,17 @@ def _operator_times(
     kernels: _Kernels,
     rules: OperatorRules,
     strings: StringPool,
-) -> OperatorTimes:
+) -> FrameworkTimes:
     host = records.host
     launched = kernels.place != NO_CALL
     place = kernels.place[launched]
     count = operators.totals(np.bincount(place, minlength=len(operators)))
-    total_ns = operators.totals(_summed(operators, place, kernels.length_ns[launched]))
+    total_ns = operators.totals(sum_by(place, kernels.length_ns[launched], len(operators)))
     sizes, held_ns = _allocated(records, operators)
     shown = _shown(records, operators, count, rules.max_kernels)
     rows = operators.row[shown]
     nothing = np.full(len(rows), NO_NAME, np.int32)
-    every = OperatorTimes(
+    every = FrameworkTimes(
         strings.translate(host.name[rows], records.strings),
         strings.translate(host.shapes[rows], records.strings) if rules.with_shapes else nothing,
         np.ones(len(rows), np.int64),
@@ -232,13 +231,6 @@ def _operator_times(
         operators.totals(held_ns)[shown],
     )
     return _grouped(every)
-
-
-def _summed(operators: CallTree, place: Rows, values: Int64) -> Int64:
-    """Return the exact sum of the values at each place."""
-    sums = np.zeros(len(operators), np.int64)
-    np.add.at(sums, place, values)
-    return sums
 
 
 def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> Rows:
@@ -298,8 +290,8 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
     released = allocations.end_ns != NO_TIME
     held_ns = np.where(released, allocations.end_ns - allocations.start_ns, 0)
     return (
-        _summed(operators, place[known], allocations.size_bytes[known]),
-        _summed(operators, place[known], held_ns[known]),
+        sum_by(place[known], allocations.size_bytes[known], len(operators)),
+        sum_by(place[known], held_ns[known], len(operators)),
     )
 
 
@@ -318,7 +310,7 @@ def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
     return enqueued_ns
 
 
-def _grouped(every: OperatorTimes) -> OperatorTimes:
+def _grouped(every: FrameworkTimes) -> FrameworkTimes:
     """Return one row per name and shapes, longest first.
 
     Rows beyond MOST_ROWS lose their shapes.
@@ -329,16 +321,15 @@ def _grouped(every: OperatorTimes) -> OperatorTimes:
     if len(summed) <= MOST_ROWS or not summed.shapes[MOST_ROWS:].any():
         return summed
     rest = summed[MOST_ROWS:]
-    plain = OperatorTimes.of(
+    plain = FrameworkTimes.of(
         len(rest), {name: values for name, values in rest.columns().items() if name != "shapes"}
     )
-    return OperatorTimes.concat([summed[:MOST_ROWS], _grouped(plain)])
+    return FrameworkTimes.concat([summed[:MOST_ROWS], _grouped(plain)])
 
 
 def _module_times(
     records: Records, operators: CallTree, kernels: _Kernels, strings: StringPool
 ) -> tuple[ModuleTimes, int]:
-    """Return the times of modules, forward and backward, and the number of rows left out."""
     host, pool = records.host, records.strings
     named = [code for code in distinct(host.name).tolist() if pool[code].startswith(MODULE)]
     modules = _tree(host, np.flatnonzero(np.isin(host.name, named)))
@@ -376,10 +367,8 @@ def _module_times(
 
 def _by_path(path: Int64, lengths_ns: Int64, count: int) -> Int64:
     """Return the exact sum of lengths by path, (count,), ignoring lengths without a path."""
-    sums = np.zeros(count, np.int64)
     known = path > NO_PATH
-    np.add.at(sums, path[known], lengths_ns[known])
-    return sums
+    return sum_by(path[known], lengths_ns[known], count)
 
 
 def _backward_paths(records: Records, operators: CallTree, modules: CallTree, path: Int64) -> Int64:

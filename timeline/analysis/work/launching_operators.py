@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.idle.device_items import DeviceItems, device_items
+from timeline.analysis.idle.launches import DeviceItems, device_items
 from timeline.analysis.work.framework_calls import (
     NO_CALL,
     CallKind,
@@ -23,7 +23,7 @@ from timeline.analysis.work.framework_calls import (
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.constant import constant
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.distinct import distinct, distinct_pairs, matched_rows
 from timeline.columns.group_by import sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
@@ -217,7 +217,6 @@ def with_launchers(records: Records) -> Records:
 
 
 def _filled(table: _Table, origins: Launchers, items: DeviceItems, here: Bool) -> _Table:
-    """Return a table with the launchers of the items that are its rows."""
     rows = items.row[here].astype(np.intp)
     columns: dict[str, Any] = {
         name: _put(len(table), rows, values[here]) for name, values in origins.columns().items()
@@ -251,7 +250,6 @@ def launcher_figures(records: Records) -> LauncherFigures:
 def _each(
     records: Records, strings: StringPool, table: Tasks | CommunicationOps, rows: Rows
 ) -> LauncherTimes:
-    """Return a row for each of some rows of a table."""
     lengths_ns = table.end_ns[rows] - table.start_ns[rows]
     names = {name: getattr(table, name)[rows] for name in _NAMES}
     return LauncherTimes.of(
@@ -296,9 +294,7 @@ def _cut_to_levels(every: LauncherTimes, strings: StringPool) -> LauncherTimes:
     levels = max((strings[code].count("/") for code in distinct(times.module).tolist()), default=0)
     while len(times) > MOST_ROWS and levels:
         cut = _outermost_levels(levels)
-        times = _summed(
-            replace(times, module=strings.translate(times.module, strings, cut)),
-        )
+        times = _summed(replace(times, module=strings.translate(times.module, strings, cut)))
         levels -= 1
     return _with_others(times, ("module",), strings)
 
@@ -364,10 +360,7 @@ class CallChains(ColumnTable):
 
 
 def find_chains(
-    records: Records,
-    asked: Int64,
-    pairs: tuple[Rows, Rows],
-    paths: ModulePaths,
+    records: Records, asked: Int64, pairs: tuple[Rows, Rows], paths: ModulePaths
 ) -> CallChains:
     """Find the calls around the middle of other calls, on their threads.
 
@@ -388,12 +381,7 @@ def find_chains(
     has_gradient[pairs[0]] = True
     empty = CallChains.of(len(asked), {})
     columns = {name: np.array(values) for name, values in empty.columns().items()}
-    threads = host.thread[calls_around]
-    asked_threads = host.thread[asked]
-    some = distinct(asked_threads)
-    asking = dict(rows_by_value(asked_threads, some))
-    for thread, of_thread in rows_by_value(threads, some):
-        here = asking[thread]
+    for here, of_thread in matched_rows(host.thread[asked], host.thread[calls_around]):
         lane = _Lane.of(host, calls_around[of_thread], kinds[of_thread], asked[here])
         chains = lane.chains(calls, paths, forward_of, has_gradient)
         at = lane.around(host, asked[here])

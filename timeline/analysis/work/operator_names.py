@@ -90,13 +90,7 @@ def _function(symbol: str) -> str:
 
 
 _FRAMES = frozenset(
-    {
-        "forward",
-        "backward",
-        "CompiledFunction",
-        "CompiledFunctionBackward",
-        "record_param_comms",
-    }
+    {"forward", "backward", "CompiledFunction", "CompiledFunctionBackward", "record_param_comms"}
 )
 """Names that PyTorch records like operators, although everything runs inside them."""
 _OPERATOR = re.compile(r"\w+(?:::[\w.]+)*")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.step_membership import NO_STEP, Membership
+from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.columns.chunks import chunks
@@ -22,7 +22,7 @@ from timeline.columns.columns import (
     column,
 )
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.group_by import group_by, sum_rows
+from timeline.columns.group_by import group_by, sum_by, sum_rows
 from timeline.columns.nesting import open_around
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.clock import ClockMove
@@ -231,9 +231,7 @@ def _communicating(
     lengths_ns = ops.end_ns - ops.start_ns
     keys = {"type": strings.translate(ops.name, pool, collective_kind)}
     if most_names:
-        name_ns = np.zeros(len(pool), np.int64)
-        np.add.at(name_ns, ops.name, lengths_ns)
-        named = _longest_names(name_ns, most_names)[ops.name]
+        named = _longest_names(sum_by(ops.name, lengths_ns, len(pool)), most_names)[ops.name]
         keys["name"] = strings.translate(np.where(named, ops.name, np.int32(NO_NAME)), pool)
     waited_ns = None if waits is None else waits.ops
     return _times(keys, lengths_ns, waited_ns, communication=True)
@@ -246,7 +244,6 @@ def computing_rows(tasks: Tasks) -> Iterator[Rows]:
 
 
 def _first_given(*columns: Codes) -> Codes:
-    """Return the first given name of each row among several columns."""
     *before, names = columns
     for earlier in reversed(before):
         names = np.where(earlier == NO_NAME, names, earlier)
@@ -426,7 +423,6 @@ def _runs_of(
 
 
 def _joined(runs: OperatorRuns) -> OperatorRuns:
-    """Merge rows that are equal in all but their sums."""
     return sum_rows(runs, (*_KEYS, "rest"), ("count", "total_ns"))[0]
 
 
@@ -503,8 +499,6 @@ def task_flops(records: Records) -> TaskFlops | None:
 def _sum_by_code(code: Int64, values: Int64, count: int) -> Int64:
     """Return the sum over the units of each name, NO_ID if there is none."""
     given = values != NO_ID
-    sums = np.zeros(count, np.int64)
-    np.add.at(sums, code[given], values[given])
     has_value = np.zeros(count, np.bool_)
     has_value[code[given]] = True
-    return np.where(has_value, sums, NO_ID)
+    return np.where(has_value, sum_by(code[given], values[given], count), NO_ID)

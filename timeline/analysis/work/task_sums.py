@@ -6,12 +6,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from timeline.analysis.steps import ops_of_planes
 from timeline.analysis.waits.group_members import unknown_groups
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
-from timeline.columns.distinct import NO_ROWS, rows_by_value
 from timeline.columns.group_by import group_numbers, sum_rows
-from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import LinkSums
@@ -97,14 +96,8 @@ def _op_names(records: Records) -> Codes:
     """Return the op name of each HCCL task, from the op of its group running then if not given."""
     planes, ops = records.planes, records.ops
     names = planes.op.copy()
-    ops_of = dict(rows_by_value(ops.group))
     without = np.flatnonzero(names == NO_NAME)
-    for group, at_rows in rows_by_value(planes.group[without]):
-        rows, of_group = without[at_rows], ops_of.get(group, NO_ROWS)
-        if len(of_group):
-            # A task may begin in the same nanosecond in which its op ends.
-            at = open_at(planes.start_ns[rows], ops.start_ns[of_group], ops.end_ns[of_group] + 1)
-            names[rows[at >= 0]] = ops.name[of_group[at[at >= 0]]]
+    names[without] = np.append(ops.name, np.int32(NO_NAME))[ops_of_planes(records, without)]
     return names
 
 
@@ -222,6 +215,5 @@ def _apart(unknown: Codes, group: Codes) -> Codes:
 
 
 def _sum_links(times: LinkTimes) -> LinkTimes:
-    """Return one row for each link."""
     keys = ("source_rank", "target_rank", "link", "group")
     return sum_rows(times, keys, ("count", "size_bytes", "total_ns"))[0]

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.idle.device_items import device_items
+from timeline.analysis.idle.launches import device_items
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls
 from timeline.analysis.work.operator_names import kernel_type, operator_type
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct
+from timeline.columns.group_by import sum_by
+from timeline.columns.intervals import first_open_at
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import FORWARD_BACKWARD, FRAMEWORK_LAUNCH, GPU, FlowEnd, Records
@@ -303,9 +305,8 @@ def sum_classes(records: Records) -> ClassTimes:
 def _summed(
     classes: Classes, lengths_ns: Int64, computing: Bool, hardware: str, *, launch: bool
 ) -> ClassTimes:
-    count, total_ns = np.zeros((2, len(WorkClass)), np.int64)
-    np.add.at(count, classes, 1)
-    np.add.at(total_ns, classes, lengths_ns)
+    count = np.bincount(classes, minlength=len(WorkClass))
+    total_ns = sum_by(classes, lengths_ns, len(WorkClass))
     some = np.bincount(classes[computing], minlength=len(WorkClass))
     known = np.full(len(WorkClass), some[WorkClass.UNKNOWN + 1 :].any())
     if some[WorkClass.CUBE_OR_VECTOR]:
@@ -369,7 +370,6 @@ def _class_of_type(kind: str) -> int:
 
 
 def _gpu_class(name: str) -> int:
-    """Return the class of a GPU kernel."""
     lower = name.lower()
     by_kernel = _GPU_CLASSES.get(gpu_kernel_class(name))
     if by_kernel is not None:
@@ -426,13 +426,10 @@ def _launch_moments_ns(records: Records) -> Int64:
 
 @dataclass(frozen=True)
 class _LaunchingCalls:
-    """Framework calls with a class, in order of start; (n,) each.
-
-    reach_ns: latest end of each call and those before it.
-    """
+    """Framework calls with a class, in order of start, outer ones first; (n,) each."""
 
     start_ns: Int64 = field(repr=False)
-    reach_ns: Int64 = field(repr=False)
+    end_ns: Int64 = field(repr=False)
     classes: Classes = field(repr=False)
 
     @classmethod
@@ -456,25 +453,15 @@ class _LaunchingCalls:
         backward = np.isin(host.thread[launching], _backward_threads(records))
         of_thread = backward & (classes == WorkClass.FORWARD_CONVOLUTION)
         classes = np.where(of_thread, np.int8(WorkClass.BACKWARD_CONVOLUTION), classes)
-        return cls(
-            host.start_ns[launching],
-            np.maximum.accumulate(host.end_ns[launching])
-            if len(launching)
-            else host.end_ns[launching],
-            classes,
-        )
+        return cls(host.start_ns[launching], host.end_ns[launching], classes)
 
     def classes_at(self, moments_ns: Int64) -> Classes:
         """Return the class of the call around each timestamp that began first, UNKNOWN for none.
 
         Calls of all threads count, including one that ends at the timestamp.
         """
-        classes = np.full(len(moments_ns), WorkClass.UNKNOWN, np.int8)
-        # The first call whose reach covers the timestamp itself ends that late.
-        first = np.searchsorted(self.reach_ns, moments_ns, side="left")
-        here = np.flatnonzero(first < len(self.reach_ns))
-        here = here[self.start_ns[first[here]] <= moments_ns[here]]
-        classes[here] = self.classes[first[here]]
+        at = first_open_at(moments_ns, self.start_ns, self.end_ns + 1)
+        classes: Classes = np.append(self.classes, np.int8(WorkClass.UNKNOWN))[at]
         return classes
 
 

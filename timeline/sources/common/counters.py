@@ -13,8 +13,7 @@ from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, TableBui
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, distinct_as_met, distinct_values
 from timeline.columns.group_by import group_by
-from timeline.columns.interner import Interner
-from timeline.columns.strings import NO_TEXT, StringPool
+from timeline.columns.strings import NO_TEXT, Interner, StringPool
 from timeline.layers import Layer
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CounterSamples, CounterSeries, Omission, OmissionCode

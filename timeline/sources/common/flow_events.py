@@ -21,9 +21,8 @@ from timeline.columns.columns import (
 )
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_as_met, distinct_pairs, distinct_values
-from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import Interner, StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import (
     FORWARD_BACKWARD,

@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 
 from timeline.columns.columns import Codes
-from timeline.columns.group_by import distinct_turns
+from timeline.columns.distinct import distinct_turns
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.clock import EARLIEST_WALL_NS, Clock

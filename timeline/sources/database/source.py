@@ -11,8 +11,8 @@ import numpy as np
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows, filter_in_place, take
 from timeline.columns.constant import constant
-from timeline.columns.distinct import map_values
-from timeline.columns.group_by import distinct_turns, group_by
+from timeline.columns.distinct import distinct_turns, map_values
+from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer

@@ -12,8 +12,7 @@ import msgspec
 import numpy as np
 
 from timeline.columns.columns import Codes, Int64, Rows
-from timeline.columns.interner import Interner
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import Interner, StringPool
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.decoders.event_columns import (
     COMPLETE,

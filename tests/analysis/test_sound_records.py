@@ -1,4 +1,4 @@
-"""Proves that the host clock is fitted so that nothing starts before what launched it."""
+"""Proves that repeated rows are found, and that nothing starts before what launched it."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
+from tests.support.made_tables import table_of
 from tests.support.places import DATA
 from tests.support.run_command import Command
-from timeline.analysis.idle.device_items import MOST_HOST_OFFSET_NS, device_items
+from timeline.analysis import sound_records
+from timeline.analysis.idle.launches import MOST_HOST_OFFSET_NS, device_items
 from timeline.analysis.selected_rank import drawn_records
 from timeline.analysis.sound_records import (
     BACKWARDS_REASON,
@@ -18,16 +20,48 @@ from timeline.analysis.sound_records import (
     drop_backward_arrows,
     drop_early_arrows,
     fit_host_clock,
+    repeated_rows,
 )
-from timeline.analysis.step_membership import assign_steps
+from timeline.analysis.steps import assign_steps
+from timeline.columns import chunks
 from timeline.layers import Layer
 from timeline.options import StepOperators
 from timeline.profile import open_profile
 from timeline.ranks.rank_work import read_rank
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import FlowEnd, OmissionCode, Records
+from timeline.records.tables import FlowEnd, OmissionCode, Records, Tasks
 from timeline.selection import Align
 from timeline.sources.source import ReadRequest
+
+SPAN = st.tuples(st.integers(-5, 30), st.integers(0, 2), st.integers(0, 1))
+"""A start, a length and a stream, of which many are equal."""
+
+
+@given(
+    st.lists(SPAN, max_size=60),
+    st.booleans(),
+    st.sampled_from([1, 4, 1 << 20]),
+    st.sampled_from([1, 7, 1 << 16]),
+)
+def test_the_later_of_equal_rows_is_a_copy(
+    spans: list[tuple[int, int, int]], in_order: bool, sorted_rows: int, part_rows: int
+) -> None:
+    """But for intervals without length, which may well be there twice."""
+    spans = sorted(spans) if in_order else spans
+    rows = [
+        {"start_ns": start, "end_ns": start + length, "stream": stream}
+        for start, length, stream in spans
+    ]
+    table = table_of(Tasks, rows, name=0, compute=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sound_records, "SORTED_ROWS", sorted_rows)
+        patch.setattr(chunks, "CHUNK_ROWS", part_rows)
+        found = repeated_rows(table)
+    expected = [
+        length > 0 and span in spans[:at] for at, span in enumerate(spans) for length in [span[1]]
+    ]
+    assert found.tolist() == expected
+
 
 HOST, TASK, OP = FlowEnd.HOST, FlowEnd.TASK, FlowEnd.OP
 FAR_NS = MOST_HOST_OFFSET_NS

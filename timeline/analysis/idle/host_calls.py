@@ -1,18 +1,74 @@
-"""Innermost calls of a thread: time split by the innermost open call."""
+"""Host calls: waits for the device or for data, launches, and the innermost call of a thread."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Int64, Rows, column, rows_of_runs, sort_rows
+from timeline.columns.columns import Bool, Codes, Int64, column, sort_rows
 from timeline.columns.distinct import distinct
-from timeline.columns.intervals import IntervalSet, union
+from timeline.columns.intervals import are_touching, cut_at, union
 from timeline.columns.nesting import latest_open
+from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
+
+_FOR_DEVICE = re.compile(
+    r"synchroni[sz]e|syncstream|(?:aclrt|cuda|hip)Memcpy$|aten::item$|_local_scalar_dense$", re.I
+)
+"""Calls that return when the device has finished earlier work: of CANN, MindSpore and the runtimes
+of GPUs, and operators of PyTorch that read a value.
+"""
+_FOR_DATA = re.compile(r"enumerate\(DataLoader\)|dataloader.*__next__", re.I)
+"""Iterators of PyTorch's DataLoader, as its own ranges and as Python frames name them."""
+_FETCHES = re.compile(r"get_?next(?!\w*grad)", re.I)
+"""Operators that fetch the next data."""
+
+_LAUNCHES = re.compile(r"launch(?!.*host)", re.I)
+"""GPU runtime calls that launch kernels or graphs; not cudaLaunchHostFunc."""
+_BEGINS_CAPTURE = re.compile(r"begincapture", re.I)
+_ENDS_CAPTURE = re.compile(r"endcapture|graphinstantiate", re.I)
+
+
+def names_waiting_for_device(strings: StringPool) -> Codes:
+    """Return the codes of the calls that wait for the device, (k,) ascending."""
+    return _named(strings, _FOR_DEVICE, "sync", "memcpy", "item", "_local_scalar_dense")
+
+
+def names_waiting_for_data(strings: StringPool) -> Codes:
+    """Return the codes of the calls that wait for data, (k,) ascending."""
+    return _named(strings, _FOR_DATA, "dataloader")
+
+
+def fetching_names(strings: StringPool) -> Codes:
+    """Return the codes of the operators that fetch data on the device, (k,) ascending."""
+    return _named(strings, _FETCHES, "next")
+
+
+def launching_names(strings: StringPool) -> Codes:
+    """Return the codes of the calls that launch kernels, (k,) ascending."""
+    return _named(strings, _LAUNCHES, "launch")
+
+
+def capture_edges(strings: StringPool) -> tuple[Codes, Codes]:
+    """Return the codes of the calls that begin, and of those that end, the capture of a stream."""
+    return (
+        _named(strings, _BEGINS_CAPTURE, "begincapture"),
+        _named(strings, _ENDS_CAPTURE, "endcapture", "graphinstantiate"),
+    )
+
+
+def _named(strings: StringPool, pattern: re.Pattern[str], *words: str) -> Codes:
+    """Return the codes of the strings that contain a pattern, (k,) ascending.
+
+    words: lower-case words, at least one of which every match contains.
+    """
+    having = strings.codes_with(words).tolist()
+    return np.array([code for code in having if pattern.search(strings[code])], np.int32)
+
 
 WINDOW_CALLS = 1 << 16
 """Number of calls processed at a time, besides those still open."""
@@ -35,33 +91,6 @@ class CallStretches(Spans):
     call: Int64 = column(np.int64)
 
 
-def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
-    """Cut intervals at all edges inside them.
-
-    Args:
-        start_ns, end_ns: (n,) none is empty.
-        edges_ns: (k,) ascending, each once.
-
-    Returns:
-        of: (m,) the interval that each part belongs to, ascending; then its start and its end.
-
-    >>> of, start_ns, end_ns = cut_at(np.array([0, 9]), np.array([4, 10]), np.array([1, 4, 9]))
-    >>> of.tolist(), start_ns.tolist(), end_ns.tolist()
-    ([0, 0, 1], [0, 1, 9], [1, 4, 10])
-    """
-    first = np.searchsorted(edges_ns, start_ns, side="right")
-    count = np.maximum(np.searchsorted(edges_ns, end_ns, side="left") - first, 0)
-    of = np.repeat(np.arange(len(start_ns)), count + 1)
-    last = np.cumsum(count + 1) - 1
-    is_first, is_last = np.zeros(len(of), np.bool_), np.zeros(len(of), np.bool_)
-    is_first[last - count], is_last[last] = True, True
-    edges = edges_ns[rows_of_runs(first, count)]
-    begins_ns, ends_ns = np.empty(len(of), np.int64), np.empty(len(of), np.int64)
-    begins_ns[is_first], begins_ns[~is_first] = start_ns, edges
-    ends_ns[is_last], ends_ns[~is_last] = end_ns, edges
-    return of, begins_ns, ends_ns
-
-
 def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallWindow]:
     """Split intervals by the innermost call, some calls at a time, in order of time.
 
@@ -77,7 +106,10 @@ def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallW
     order = np.argsort(start_ns, kind="stable")
     begins_ns, ends_ns = start_ns[order], end_ns[order]
     reach_ns = np.maximum.accumulate(ends_ns)
-    calls = _touching(calls, union(begins_ns, ends_ns))
+    lasting = calls.take(calls.end_ns > calls.start_ns)
+    wanted = are_touching(lasting.start_ns, lasting.end_ns, union(begins_ns, ends_ns))
+    calls = lasting.take(wanted)
+    calls = calls.take(sort_rows(calls.start_ns, -calls.end_ns))
     opened = Calls.empty()
     bounds = list(range(0, len(calls), WINDOW_CALLS)) or [0]
     least, most = np.iinfo(np.int64).min, np.iinfo(np.int64).max
@@ -119,12 +151,3 @@ def _rows_open(calls: Calls, moments_ns: Int64) -> Int64:
         return np.full(len(moments_ns), NO_ID)
     at = latest_open(calls.start_ns, calls.end_ns, moments_ns)
     return np.where(at >= 0, calls.row[at], NO_ID)
-
-
-def _touching(calls: Calls, stretches: IntervalSet) -> Calls:
-    """Return the calls that overlap intervals, in order of start, outer calls first."""
-    at = np.searchsorted(stretches.end_ns, calls.start_ns, side="right")
-    nearest = np.minimum(at, len(stretches) - 1)
-    touch = (at < len(stretches)) & (stretches.start_ns[nearest] < calls.end_ns)
-    some = calls.take(touch & (calls.end_ns > calls.start_ns))
-    return some.take(sort_rows(some.start_ns, -some.end_ns))

@@ -1,7 +1,8 @@
-"""Strings are numbered where that saves bytes, and stand where they are used otherwise."""
+"""Proves that strings are numbered where that saves bytes, and numbers drawn with few digits."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -13,9 +14,15 @@ from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.columns.strings import StringPool
 from timeline.encoders import drawn_values
-from timeline.encoders.drawn_values import DrawnTexts, number_texts
+from timeline.encoders.drawn_values import (
+    DrawnTexts,
+    NumberOfCode,
+    count_codes,
+    number_texts,
+    round_reals,
+)
 from timeline.encoders.formats import format_of
-from timeline.encoders.perfetto import encode_track
+from timeline.encoders.perfetto import encode_tracks
 from timeline.encoders.piece_maker import encode_timeline
 from timeline.encoders.protobuf_rows import encode_rows, joined_rows, varint
 from timeline.layers import SliceKind
@@ -90,7 +97,7 @@ def test_names_and_args_are_read_whichever_way_they_stand(tmp_path: Path) -> Non
     path = tmp_path / "texts.pftrace"
     path.write_bytes(b"".join(encode_timeline(format_of(path), Timeline((track,), 0, None))))
 
-    trace = protos.Trace.FromString(b"".join(encode_track(track, 2, 0)))
+    trace = protos.Trace.FromString(b"".join(encode_tracks([(2, track)], 0)))
     interned = {name.name for packet in trace.packet for name in packet.interned_data.event_names}
     assert interned == {"usual"}
     processor = TraceProcessor.load(path.read_bytes())
@@ -104,3 +111,33 @@ def test_names_and_args_are_read_whichever_way_they_stand(tmp_path: Path) -> Non
         value if one % 4 else None for one, value in enumerate(values)
     ]
     assert [waited for _, _, waited in rows[:3]] == ["7.000 ms", "1.001 ms", "1.002 ms"]
+
+
+CODES = st.lists(st.integers(0, 20) | st.sampled_from([5_000, 90_000]), max_size=40)
+
+
+@given(CODES, CODES)
+def test_codes_are_counted_where_they_are_present(first: list[int], second: list[int]) -> None:
+    present = np.arange(len(second)) % 3 > 0
+    columns = [(np.array(first, np.int32), None), (np.array(second, np.int32), present)]
+    codes, count = count_codes(columns)
+    wanted = Counter(first) + Counter(np.array(second, np.int32)[present].tolist())
+    found = dict(zip(codes.tolist(), count.tolist(), strict=True))
+    assert found == wanted
+    assert list(found) == sorted(found)
+    numbers = NumberOfCode(codes, range(1, len(found) + 1))
+    asked = np.array([*found, 30, 99_999], np.int32)
+    assert numbers.of(asked).tolist() == [*range(1, len(found) + 1), 0, 0]
+
+
+def test_the_ends_of_floats_stay_what_they_are() -> None:
+    """Rounded through a power of ten they would become infinite, or no number."""
+    ends = np.array([1.79e308, -1.79e308, 1.2345e-308, 5e-324, np.inf, -np.inf, 0.0])
+    assert round_reals(ends).tolist() == ends.tolist()
+    assert np.isnan(round_reals(np.array([np.nan]))).all()
+
+
+def test_few_digits_are_kept_on_either_side_of_one() -> None:
+    """Of numbers of any usual size, to the nearest."""
+    rounded = round_reals(np.array([1.23456e290, 9.99999e-290, 99_999.0, -0.000123456]))
+    assert rounded.tolist() == pytest.approx([1.235e290, 1e-289, 100_000.0, -0.0001235], rel=1e-14)

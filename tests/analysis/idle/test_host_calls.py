@@ -1,8 +1,8 @@
-"""Proves which call is the innermost, against looking at every nanosecond."""
+"""Proves which host calls wait for what, and which is the innermost of a thread."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -10,9 +10,65 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.random_intervals import Interval, columns_of, intervals
-from timeline.analysis.idle import innermost_calls
-from timeline.analysis.idle.innermost_calls import Calls, part_by_call
+from timeline.analysis.idle import host_calls
+from timeline.analysis.idle.host_calls import (
+    Calls,
+    fetching_names,
+    names_waiting_for_data,
+    names_waiting_for_device,
+    part_by_call,
+)
+from timeline.columns.columns import Codes
+from timeline.columns.strings import ExtendedPool, StringPool
 from timeline.records.not_given import NO_ID
+
+WAITING_FOR_DEVICE = (
+    "aclrtSynchronizeStreamWithTimeout",
+    "AscendCL@aclrtSynchroniseDevice",
+    "syncStream",
+    "aclrtMemcpy",
+    "cudaMemcpy",
+    "hipMemcpy",
+    "aten::item",
+    "aten::_local_scalar_dense",
+)
+WAITING_FOR_DATA = (
+    "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    "torch/utils/data/dataloader.py(625): __next__",
+)
+FETCHING = ("GetNext", "Default/GetNext-op12", "get_next")
+OTHERS = (
+    "",
+    "aclrtMemcpyAsync",
+    "cudaMemcpyAsync",
+    "aten::items",
+    "synchrotron",
+    "enumerate(Loader)",
+    "dataloader.py(12): __init__",
+    "GetNextGrad",
+    "next",
+)
+
+
+@pytest.mark.parametrize("spelled", [str, str.upper, str.lower, str.swapcase])
+@pytest.mark.parametrize(
+    ("codes_of", "wanted"),
+    [
+        (names_waiting_for_device, WAITING_FOR_DEVICE),
+        (names_waiting_for_data, WAITING_FOR_DATA),
+        (fetching_names, FETCHING),
+    ],
+)
+def test_calls_are_told_by_their_names(
+    codes_of: Callable[[StringPool], Codes], wanted: Sequence[str], spelled: Callable[[str], str]
+) -> None:
+    """Each of those that it is about is found, and no other one, in order of codes."""
+    names = [*OTHERS, *FETCHING, *WAITING_FOR_DATA, *WAITING_FOR_DEVICE]
+    pool = StringPool()
+    pool.codes(map(spelled, names[:12]))
+    pool = ExtendedPool(pool, list(map(spelled, names[12:])))
+    found = codes_of(pool)
+    assert [pool[code] for code in found.tolist()] == [spelled(name) for name in wanted]
 
 
 def innermost_at(calls: Sequence[Interval], moment_ns: int) -> Interval | None:
@@ -34,7 +90,7 @@ def test_each_moment_of_each_stretch_has_its_innermost_call(
     """Parts tile every stretch, and name the call, however many calls are looked at together."""
     stretches = [pair for pair in stretches if pair[1] > pair[0]]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(innermost_calls, "WINDOW_CALLS", window)
+        patch.setattr(host_calls, "WINDOW_CALLS", window)
         found = list(part_by_call(calls_of(calls), *columns_of(stretches)))
     named: dict[tuple[int, int], int] = {}
     for one in found:

@@ -1,22 +1,121 @@
-"""Proves of which class each device task is, by its kernel and by what launched it."""
+"""Proves of which class operators and tasks are, by type, kernel and launching call."""
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.made_tables import table_of
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.work.work_classes import WorkClass, sum_classes, with_work_classes
+from timeline.analysis.work.work_classes import (
+    CLASSES,
+    WorkClass,
+    computing_class,
+    sum_classes,
+    tells_vector,
+    with_work_classes,
+)
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.profile import open_profile
 from timeline.records.tables import GPU, FlowEnd, Flows, HostEvents, Records, Tasks
 from timeline.sources.source import ReadRequest
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "core", "expected"),
+    [
+        ("FlashAttentionScoreGrad", "", "MIX_AIC", "flash attention"),
+        ("Conv2DBackpropInput", "", "AI_CORE", "convolution"),
+        ("BatchMatMulV2", "", "AI_CORE", "matmul"),
+        ("GroupedMatmul", "", "MIX_AIC", "matmul"),
+        ("Pooling", "", "AI_CORE", "other cube"),
+        ("Relu", "", "AI_VECTOR_CORE", "vector"),
+        ("TransData", "", "AI_VECTOR_CORE", "transposes and casts"),
+        ("Transpose", "", "AI_CORE", "transposes and casts"),
+        ("TensorMove", "", "AI_VECTOR_CORE", "tensor moves"),
+        ("DropoutGenMask", "", "AI_CPU", "AI CPU"),
+        ("DSAGenBitMask", "", "DSA_SQE", "other"),
+        # kernels of GPUs by the operator that launched them
+        ("aten::mm", "void own_kernel<4>(int)", "kernel", "matmul"),
+        ("aten::addmm", "void cublasLt::splitKreduce_kernel<32>(int)", "kernel", "matmul"),
+        ("aten::_scaled_mm", "", "kernel", "matmul"),
+        ("aten::upsample_linear1d", "", "kernel", "vector"),
+        ("vllm::rocm_unquantized_gemm", "wvSplitK_hf_sml_", "kernel", "matmul"),
+        ("aten::miopen_convolution", "batched_transpose_32x32_half", "kernel", "convolution"),
+        ("aten::convolution_backward", "Cijk_Alik_Bljk_BBS", "kernel", "convolution"),
+        ("aten::_flash_attention_forward", "attn_fwd", "kernel", "flash attention"),
+        ("aten::_scaled_dot_product_cudnn_attention", "", "kernel", "flash attention"),
+        ("FlashAttnVarlenFunc", "own", "kernel", "flash attention"),
+        (
+            "aten::copy_",
+            "void at::native::elementwise_kernel<4>()",
+            "kernel",
+            "transposes and casts",
+        ),
+        ("aten::embedding", "", "kernel", "vector"),
+        ("aten::_convert_weight_to_int4pack", "", "kernel", "vector"),
+        ("triton_poi_fused_addmm_convolution_transpose", "", "kernel", "vector"),
+        ("triton_tem_fused_addmm", "", "kernel", "matmul"),
+        ("fbgemm::permute_2D_sparse_data", "void fbgemm_gpu::x<int>(int)", "kernel", "vector"),
+        # and else by their names
+        ("fbgemm::f8f8bf16_rowwise", "void cutlass::device_kernel<X::Gemm>", "kernel", "matmul"),
+        ("AddmmBackward0", "volta_sgemm_128x32_nn", "kernel", "matmul"),
+        ("cuBLAS GEMM", "ampere_bf16_s16816gemm_bf16_128x64_tn", "kernel", "matmul"),
+        ("Tensile GEMM", "", "kernel", "matmul"),
+        (
+            "sm90_fp8_gemm_1d2d_impl",
+            "void deep_gemm::sm90_fp8_gemm_1d2d_impl<>",
+            "kernel",
+            "matmul",
+        ),
+        ("fused_moe_kernel", "fused_moe_kernel", "kernel", "matmul"),
+        ("permute_2D_lengths_kernel", "void fbgemm_gpu::permute_2D_<int>(int)", "kernel", "vector"),
+        ("flash attention backward", "", "kernel", "flash attention"),
+        ("create_flashinfer_kv_indices_triton", "", "kernel", "vector"),
+        ("BatchPrefillWithPagedKVCacheKernel", "", "kernel", "paged attention"),
+        ("paged_attention_ll4mi_reduce_kernel", "", "kernel", "paged attention"),
+        ("kernel_batched_gemm_xdlops_bwd_weight", "", "kernel", "convolution"),
+        ("nchwToNhwcKernel", "", "kernel", "transposes and casts"),
+        (
+            "bn_fw_tr_1C11_kernel_NCHW",
+            "void cudnn::bn_fw_tr_1C11_kernel_NCHW<>",
+            "kernel",
+            "vector",
+        ),
+        ("reduce_kernel", "", "Kernel", "vector"),
+    ],
+)
+def test_classes_of_computing(kind: str, name: str, core: str, expected: str) -> None:
+    """By type as msprof-analyze does; on GPUs by launching operators, then by names of kernels."""
+    assert computing_class(kind, name, core, told=True) == expected
+    merged = {"other cube", "vector"}
+    either = "other cube and vector" if expected in merged else expected
+    assert computing_class(kind, name, core, told=False) == either
+    assert expected in CLASSES
+    assert either in CLASSES
+
+
+def test_a_trace_does_not_tell_vector_from_cube() -> None:
+    """It calls both AI_CORE; a database and a GPU do not."""
+    assert not tells_vector(["AI_CORE", "MIX_AIV", "AI_CPU"])
+    assert tells_vector(["AI_CORE", "AI_VECTOR_CORE"])
+    assert tells_vector(["kernel"])
+
+
+def test_types_of_the_runtime_do_not_compare_with_others() -> None:
+    """It starts mixed kernels of vector cores as KERNEL_AICORE, which others call MIX_AIV."""
+    by_runtime = ["KERNEL_AICORE", "KERNEL_AIVEC", "MIX_AIV"]
+    by_scheduler = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIV"]
+    assert tells_vector(by_runtime, by_runtime)
+    assert tells_vector(by_scheduler, by_scheduler)
+    assert not tells_vector(by_runtime, by_scheduler)
+    assert tells_vector(by_runtime, ["kernel"])
+
 
 FORWARD, BACKWARD = 1, 2
 """Threads."""
@@ -55,57 +154,54 @@ def records_of(
 ) -> Records:
     """Records in which each kernel is asked for in a call of its own; gradients: rows of calls."""
     strings = StringPool()
-    starts = 1000 * np.arange(len(kernels))
-    rows = [at for at, one in enumerate(kernels) if one.asked_ns is not None]
-    asking = [kernels[at].asked_ns or 0 for at in rows]
     on_gpu = hardware == GPU
-    layers = ["Python"] * len(calls) + ["Runtime" if on_gpu else "Python"] * len(rows)
-    ask = "cudaLaunchKernel" if on_gpu else "Enqueue@x"
-    category = "ac2g" if on_gpu else "async_npu"
-    count = len(calls)
+    asked = [(row, one.asked_ns) for row, one in enumerate(kernels) if one.asked_ns is not None]
+    asking = {
+        "layer": "Runtime" if on_gpu else "Python",
+        "thread": FORWARD,
+        "name": "cudaLaunchKernel" if on_gpu else "Enqueue@x",
+    }
+    ends = [
+        ("ac2g" if on_gpu else "async_npu", call, FlowEnd.TASK, row)
+        for call, (row, _) in enumerate(asked, len(calls))
+    ]
+    ends += [("fwdbwd", source, FlowEnd.HOST, target) for source, target in gradients]
     return Records(
         0,
         strings,
-        tasks=Tasks.of(
-            len(kernels),
-            {
-                "start_ns": 10_000_000 + starts,
-                "end_ns": 10_000_000 + starts + [one.length_ns for one in kernels],
-                "stream": [one.stream for one in kernels],
-                "name": strings.codes(one.name for one in kernels),
-                "op_type": strings.codes(one.type for one in kernels),
-                "task_type": strings.codes(one.core for one in kernels),
-                "compute": [one.compute for one in kernels],
-                "copy": [one.copy for one in kernels],
-            },
+        tasks=table_of(
+            Tasks,
+            [
+                {
+                    "start_ns": start_ns,
+                    "end_ns": start_ns + one.length_ns,
+                    "stream": one.stream,
+                    "name": one.name,
+                    "op_type": one.type,
+                    "task_type": one.core,
+                    "compute": one.compute,
+                    "copy": one.copy,
+                }
+                for start_ns, one in zip(range(10_000_000, 20_000_000, 1000), kernels, strict=False)
+            ],
+            strings,
         ),
-        host=HostEvents.of(
-            count + len(rows),
-            {
-                "start_ns": [*(call.start_ns for call in calls), *asking],
-                "end_ns": [*(call.end_ns for call in calls), *asking],
-                "layer": strings.codes(layers),
-                "thread": [*(call.thread for call in calls), *(FORWARD for _ in rows)],
-                "name": strings.codes([*(call.name for call in calls), *(ask for _ in rows)]),
-            },
+        host=table_of(
+            HostEvents,
+            [
+                *({**asdict(call), "layer": "Python"} for call in calls),
+                *({"start_ns": at_ns, "end_ns": at_ns, **asking} for _, at_ns in asked),
+            ],
+            strings,
         ),
-        flows=Flows.of(
-            len(rows) + len(gradients),
-            {
-                "category": strings.codes(
-                    [*(category for _ in rows), *("fwdbwd" for _ in gradients)]
-                ),
-                "source_kind": [FlowEnd.HOST] * (len(rows) + len(gradients)),
-                "source_row": [
-                    *range(count, count + len(rows)),
-                    *(source for source, _ in gradients),
-                ],
-                "target_kind": [
-                    *(FlowEnd.TASK for _ in rows),
-                    *(FlowEnd.HOST for _ in gradients),
-                ],
-                "target_row": [*rows, *(target for _, target in gradients)],
-            },
+        flows=table_of(
+            Flows,
+            [
+                dict(zip(("category", "source_row", "target_kind", "target_row"), end, strict=True))
+                for end in ends
+            ],
+            strings,
+            source_kind=FlowEnd.HOST,
         ),
         hardware=hardware,
     )
