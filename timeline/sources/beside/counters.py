@@ -77,7 +77,7 @@ def read_sample_table(
     """
     labels, devices, units = dict[str, int](), dict[str, int](), dict[str, str]()
     parts: list[tuple[Int64, Codes, Codes, dict[str, Float64]]] = []
-    twins = {label for label, group in table.twins.items() if group in drawn}
+    drawn_labels = {label for label, group in table.duplicates.items() if group in drawn}
     repeated = 0
     for block, damage in _read_blocks(paths, lost):
         if table.group in drawn:
@@ -88,8 +88,8 @@ def read_sample_table(
             raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
         time_ns = moments_ns(block.cells(time))
         wanted = select_device_rows(block, device)
-        label = block.positions(table.ids[0], labels)
-        again = wanted & np.isin(label, [labels[text] for text in twins & labels.keys()])
+        label = block.positions(table.label, labels)
+        again = wanted & np.isin(label, [labels[text] for text in drawn_labels & labels.keys()])
         repeated += int(np.count_nonzero(again))
         wanted &= ~again
         timed = wanted & (time_ns != NO_TIME)

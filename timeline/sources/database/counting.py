@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import AI_CORE_FREQUENCY, Omission, OmissionCode
 from timeline.records.task_kinds import UNCOUNTED_TYPES
-from timeline.sources.common.counter_tables import CounterTable, database_tables
-from timeline.sources.common.counters import CounterBuilder, build_labels
+from timeline.sources.common.counter_tables import database_tables
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule
 from timeline.sources.database.host import DatabaseNames
@@ -151,6 +152,10 @@ NOT_SAMPLED = float("inf")
 """A sample that the database leaves empty; it is dropped and counted with other bad values."""
 
 
+def _name_of(names: Mapping[int, str], number: int) -> str:
+    return names.get(number, str(number))
+
+
 def read_reserved_bytes(database: Database, device: int | None) -> int:
     """Return the most memory that any component of the framework reserved, NO_ID if unknown."""
     table, column = "MEMORY_RECORD", "totalReserved"
@@ -185,39 +190,18 @@ def read_counters(
         if not present or not database.has(table.table, table.time):
             database.note_unread(table.table, table.time, *table.values)
             continue
-        if table.twin and database.count(table.twin):
-            repeated = {
-                f"rows of {table.table}, which are in {table.twin} too": database.count(table.table)
-            }
+        if table.duplicate and database.count(table.duplicate):
+            reason = f"rows of {table.table}, which are in {table.duplicate} too"
+            repeated = {reason: database.count(table.table)}
             omissions += counted_losses(repeated, rank, OmissionCode.REPEATED, loss=False)
             continue
-        idle = _read_table(database, table, counters, names, device)
+        where = database.where(table.table, "deviceId", device)
+        tags = dict.fromkeys(filter(None, (table.label, table.kind)), NO_ID)
+        integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
+        floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
+        known = names.enum_names(table.names) if table.kind else {}
+        time_ns = integers.pop(table.time)
+        idle = counters.add_table(table, time_ns, floats, integers, partial(_name_of, known))
         still = {f"samples of {table.table} that stay zero all along": idle}
         omissions += counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
     return omissions
-
-
-def _read_table(
-    database: Database,
-    table: CounterTable,
-    counters: CounterBuilder,
-    names: DatabaseNames,
-    device: int | None,
-) -> int:
-    """Add the series of a table; the number of samples that were left out because all are zero."""
-    where = database.where(table.table, "deviceId", device)
-    tags = dict.fromkeys((*table.ids, *table.kinds), NO_ID)
-    integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
-    present = [column for column in table.values if database.has(table.table, column)]
-    floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
-    time_ns, known = integers[table.time], names.enum_names(table.names) if table.kinds else {}
-
-    def spell(value: int) -> str:
-        return known.get(value, str(value))
-
-    kinds = [(integers[column], spell) for column in table.kinds]
-    labels = build_labels(len(time_ns), [integers[column] for column in table.ids], kinds)
-    return sum(
-        counters.add_column(table, column, labels, time_ns, values)
-        for column, values in floats.items()
-    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -33,7 +34,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
-from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
@@ -383,17 +384,23 @@ def _read_counters(
             continue
         rows = databases.device_table(table.file, table.table)
         if len(rows) and rows.has(table.time):
-            columns = rows.reals(tuple(table.values))
-            ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
-            kinds = rows.texts(table.kinds, strings)
-            time_ns = _times_ns(table, rows, clock)
-            # Of a damaged file some columns can be read further than others.
-            lengths = [len(time_ns), *map(len, columns.values())]
-            count = min(*lengths, *map(len, ids.values()), *map(len, kinds.values()))
-            labels = _labels(table, count, ids, kinds, strings)
-            for column, values in columns.items():
-                counters.add_column(table, column, labels, time_ns[:count], values[:count])
+            tags: dict[str, Int64 | Codes] = {}
+            if table.label:
+                tags |= rows.integers({table.label: NO_ID})
+            if table.kind:
+                tags |= rows.texts((table.kind,), strings)
+            counters.add_table(
+                table,
+                _times_ns(table, rows, clock),
+                rows.reals(tuple(table.values)),
+                tags,
+                partial(_kind_name, table.words, strings),
+            )
     return counters.tables(strings)
+
+
+def _kind_name(words: Mapping[str, str], strings: StringPool, code: int) -> str:
+    return words.get(strings[code], strings[code])
 
 
 def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int64:
@@ -408,19 +415,3 @@ def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int
         case SampleClock.MEMORY_SAMPLER:
             times = rows.integers({name: NO_ID})[name]
             return clock.memory_ns(times, rows.reals((name,))[name])
-
-
-def _labels(
-    table: CounterTable,
-    count: int,
-    ids: Mapping[str, Int64],
-    kinds: Mapping[str, Codes],
-    strings: StringPool,
-) -> Labels:
-    """Return what tells series of the first rows apart: their ids and kinds."""
-
-    def spell(code: int) -> str:
-        return table.words.get(strings[code], strings[code])
-
-    numbers = [values[:count] for values in ids.values()]
-    return build_labels(count, numbers, [(codes[:count], spell) for codes in kinds.values()])
