@@ -85,6 +85,8 @@ class ProfilerTables:
 
     strings: StringPool = field(default_factory=StringPool)
     tables: Mapping[type[ColumnTable], ColumnTable] = field(default_factory=dict)
+    step_numbers: tuple[int, ...] = ()
+    """Numbers of the steps in the step trace, in its order."""
 
     def __len__(self) -> int:
         """Return the number of rows of all tables."""
@@ -122,6 +124,7 @@ class ProfilerTables:
         return ProfilerTables(
             self.strings,
             {kind: _selected(table, steps, graphs) for kind, table in self.tables.items()},
+            self.step_numbers,
         )
 
 

@@ -39,6 +39,8 @@ class StepTicks:
     parts: StepParts
     reduces: CommunicationOps
     means: StepTraceMeans
+    numbers: tuple[int, ...] = ()
+    """Of all rows that have one, damaged or not."""
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -78,6 +80,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
         StepParts.concat(part.parts for part in found),
         CommunicationOps.concat(part.reduces for part in found),
         StepTraceMeans.concat([part.means for part in found if len(part.means)][-1:]),
+        tuple(number for part in found for number in part.numbers),
         damage.omissions(rank),
         _repeated(path, steps.iteration, rank),
     )
@@ -104,7 +107,11 @@ def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) ->
         },
     )
     parts, reduces = _reduces(block, iteration, good, cut, strings)
-    return StepTicks(steps.take(good), parts, reduces, _means_of(block, mean))
+    return StepTicks(steps.take(good), parts, reduces, _means_of(block, mean), _numbers_of(block))
+
+
+def _numbers_of(block: Block) -> tuple[int, ...]:
+    return tuple(number for number in block.integers("step_num", NO_ID).tolist() if number > 0)
 
 
 def _means_of(block: Block, mean: Bool) -> StepTraceMeans:
@@ -184,8 +191,10 @@ def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
 
 
 def _read_means(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    blocks = with_mean_rows(read_blocks(path, None, STEP_COLUMNS, losses))
-    means = [_means_of(block, mean) for block, mean in blocks if mean.any()]
+    means = []
+    for block, mean in with_mean_rows(read_blocks(path, None, STEP_COLUMNS, losses)):
+        means += [_means_of(block, mean)] if mean.any() else []
+        into.step_numbers += _numbers_of(block)
     into.add(StepTraceMeans.concat(means[-1:]))
 
 

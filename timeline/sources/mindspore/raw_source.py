@@ -335,7 +335,7 @@ def read_training_trace(events: npt.NDArray[Any], strings: StringPool, rank: int
         parts,
         ops,
         StepTraceMeans.empty(),
-        counted_losses(lost, rank, OmissionCode.UNPAIRED),
+        omissions=counted_losses(lost, rank, OmissionCode.UNPAIRED),
     )
 
 

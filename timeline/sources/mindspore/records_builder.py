@@ -260,6 +260,7 @@ class RecordsBuilder:
             return StepTicks.none()
         ticks = read_step_ticks(path, self.records.strings, self.records.rank)
         self._into.add(ticks.means)
+        self._into.step_numbers += ticks.numbers
         return ticks
 
     def add_steps(self, ticks: StepTicks) -> None:
