@@ -9,14 +9,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from simulator.overlap import expected_overlap
 from simulator.writers.mindspore.raw import hardware_record, numbered_kernels, training_record
 from simulator.writers.mindspore.text import STREAM_SHIFT, device_ns
 from tests.support.drawn_slices import drawn_slices
-from tests.support.examples import at_most
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import lost_rows
@@ -141,53 +138,6 @@ def test_found_from_one_slice(shelf: ProfileShelf) -> None:
     (path,) = job.rglob("hwts*.slice_0")
     (source,) = discover(path).sources
     assert (source.layout, source.identity.rank) == ("MindSpore raw", 1)
-
-
-@given(
-    st.lists(st.tuples(st.integers(0, 1), st.integers(0, 1), st.integers(0, 2)), max_size=40),
-)
-@settings(max_examples=at_most(50))
-def test_first_start_pairs_with_first_end(
-    tmp_path_factory: pytest.TempPathFactory, marks: list[tuple[int, int, int]]
-) -> None:
-    """Any order of starts and ends pairs as a queue for each stream and task does."""
-    path = tmp_path_factory.mktemp("job") / HARDWARE
-    records = [hardware_record(4, 0, 0, 0)]
-    waiting: dict[tuple[int, int], list[int]] = {}
-    wanted, lone = [], 0
-    for at, (kind, stream, task) in enumerate(marks, 1):
-        records.append(hardware_record(kind, at, stream, task))
-        queue = waiting.setdefault((stream, task), [])
-        if kind == 0:
-            queue.append(at)
-        elif queue:
-            wanted.append((stream, task, queue.pop(0) * 10, at * 10))
-        else:
-            lone += 1
-    path.write_bytes(b"".join(records))
-    made = records_of(path.parent)
-    tasks = made.tasks
-    found = zip(
-        tasks.stream.tolist(),
-        tasks.task.tolist(),
-        tasks.start_ns.tolist(),
-        tasks.end_ns.tolist(),
-        strict=True,
-    )
-    assert sorted(found) == sorted(wanted)
-    unfinished = sum(len(queue) for queue in waiting.values())
-    assert sorted(lost_rows(made).values()) == sorted(rows for rows in (lone, unfinished) if rows)
-
-
-@pytest.mark.parametrize("front", [True, False])
-def test_broken_record_at_an_end(tmp_path: Path, *, front: bool) -> None:
-    """A record that lacks bytes, the first or the last, is counted; the others are read."""
-    whole = b"".join(hardware_record(at % 2, 100 + at, 1, 2) for at in range(6))
-    (tmp_path / HARDWARE).write_bytes(whole[50:] if front else whole[:-50])
-    records = records_of(tmp_path)
-    assert len(records.tasks) == 2
-    byte = 0 if front else 5 * 64
-    assert lost_rows(records)[f"{HARDWARE}: broken records, the first at byte {byte}"] == 1
 
 
 def test_task_ids_that_hardware_has_not(tmp_path: Path) -> None:

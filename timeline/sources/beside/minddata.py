@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import orjson
 
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME
@@ -30,6 +29,7 @@ from timeline.sources.beside.delimited import (
     UNREADABLE,
     Cell,
     TablesBuilder,
+    parse_json,
     read_texts,
     table_of_rows,
 )
@@ -74,7 +74,6 @@ _PIPELINE_CELLS = (
     Cell(("output_queue_size",), absent=NO_NAME),
     Cell(("output_queue_length",), absent=NO_NAME),
 )
-_BLANKS = b" \t\n\r\x0b\x0c"
 _NO_NUMBER = "lines with a cell that is no number"
 
 
@@ -281,47 +280,37 @@ def _entries(
 
 @dataclass(frozen=True)
 class QueueLines:
-    """Lines that are parted by blanks, as columns.
+    """Lines that are split at blanks: the cells of each, and their numbers, (n,)."""
 
-    cells: of all lines, one after another, (m,) bytes; first, count: (n,) where those of a line
-    begin, and how many it has; lines: their numbers.
-    """
-
-    cells: npt.NDArray[np.object_]
-    first: Int64
-    count: Int64
+    cells: Sequence[list[bytes]]
     lines: Int64
 
     @classmethod
     def of(cls, lines: Lines, more_blanks: bytes = b"") -> QueueLines:
         """Return the lines that are not empty."""
-        blank = np.zeros(256, np.bool_)
-        blank[list(_BLANKS + more_blanks)] = True
-        is_blank = blank[lines.characters]
-        begins = ~is_blank
-        begins[1:] &= is_blank[:-1]
-        count = np.add.reduceat(begins, lines.starts, dtype=np.int64)
         data = lines.data.translate(bytes.maketrans(more_blanks, b" " * len(more_blanks)))
-        found = data.split()
-        cells = np.empty(len(found), object)
-        cells[:] = found
-        return cls(cells, np.cumsum(count) - count, count, lines.numbers).take(count > 0)
+        cells = [line.split() for line in data.split(b"\n")[: len(lines)]]
+        return cls(cells, lines.numbers).take(np.array([*map(bool, cells)], np.bool_))
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.cells)
+
+    @property
+    def count(self) -> Int64:
+        """Return the number of cells of each line, (n,)."""
+        return np.fromiter(map(len, self.cells), np.int64, len(self))
 
     def take(self, rows: Bool) -> QueueLines:
         """Return some of the lines."""
-        return QueueLines(self.cells, self.first[rows], self.count[rows], self.lines[rows])
+        return QueueLines([*compress(self.cells, rows.tolist())], self.lines[rows])
 
     def column(self, place: int) -> list[bytes]:
         """Return one cell of each line, all of which have it."""
-        found: list[bytes] = self.cells[self.first + place].tolist()
-        return found
+        return [cells[place] for cells in self.cells]
 
-    def where(self, place: int, known: Collection[bytes]) -> Bool:
-        """Return which lines have one of some strings in a cell."""
-        cells = (text in known for text in self.column(place))
+    def where(self, place: int, accepted: Collection[bytes]) -> Bool:
+        """Return a mask of the lines with one of some strings in a cell."""
+        cells = (text in accepted for text in self.column(place))
         return np.fromiter(cells, np.bool_, len(self))
 
 
@@ -442,8 +431,8 @@ def _read_pipeline_table(into: TablesBuilder, path: Path, losses: LossLog) -> No
                 op,
                 kind,
                 _number(workers),
-                _whole(_json(children)),
-                _listed(_json(sizes)) if sizes else None,
+                _whole(parse_json(children)),
+                _listed(parse_json(sizes)) if sizes else None,
                 _number(capacity),
             )
         )
@@ -548,13 +537,6 @@ def _is_number(value: Any) -> bool:
 
 
 # -- cells -----------------------------------------------------------------------------------------
-
-
-def _json(text: str) -> Any:
-    try:
-        return orjson.loads(text) if text else None
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _listed(value: Any) -> list[Any]:

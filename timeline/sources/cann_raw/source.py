@@ -23,14 +23,10 @@ from timeline.sources.cann_raw import find_slices
 from timeline.sources.cann_raw.logs import (
     SUBTASK,
     SUBTASK_TYPES,
-    RecordReader,
-    TaskIntervals,
     TaskLog,
-    UInt64,
     find_missing_slices,
     find_other_logs,
     hwts_log,
-    read_intervals,
     select_slices,
     stars_log,
 )
@@ -46,6 +42,12 @@ from timeline.sources.common.device_clock import (
 from timeline.sources.common.export_files import how_to_export
 from timeline.sources.common.losses import FFTS_REASON, counted_losses
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
+from timeline.sources.common.raw_logs import (
+    RecordReader,
+    TaskIntervals,
+    UInt64,
+    read_intervals,
+)
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_regular_file, source_errors_for
@@ -168,7 +170,7 @@ class _Reader:
 
     def read_tasks(self, log: TaskLog) -> None:
         reader = RecordReader(log.log, self._slices_of(log.log.name))
-        found = read_intervals(log, reader)
+        found = read_intervals(reader, log.marks)
         lost = {
             "device tasks that started but never ended": found.unfinished,
             "ends of device tasks without a start": found.unstarted,
