@@ -16,6 +16,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.clock import Clock
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
@@ -60,9 +61,6 @@ from timeline.sources.msprof_sqlite.tasks import (
 )
 from timeline.sources.source import SQLITE, Identity, ReadRequest
 
-NO_MARK = 0
-"""What training_trace holds for a mark that the graph does not set."""
-
 
 @dataclass(frozen=True)
 class ParsedSteps:
@@ -99,56 +97,44 @@ def read_steps(databases: ParsedDatabases, clock: DeviceClocks) -> ParsedSteps:
 
 
 def _marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
-    """Return a step starts at iteration_end less iteration_time."""
-    raw = table.integers(
-        {"model_id": NO_GRAPH, "FP_start": NO_MARK, "BP_end": NO_MARK}
-        | dict.fromkeys(("iteration_id", "iteration_end", "iteration_time"), NO_ID)
-    )
-    length = raw["iteration_time"]
-    start = np.where(length >= 0, raw["iteration_end"] - length, NO_ID)
-    return Steps.of(
-        len(length),
-        {
-            "start_ns": clock.counted_ns(start),
-            "end_ns": clock.counted_ns(raw["iteration_end"]),
-            "graph": _graphs(raw["model_id"]),
-            "iteration": raw["iteration_id"],
-            "fp_start_ns": clock.counted_ns(raw["FP_start"]),
-            "bp_end_ns": clock.counted_ns(raw["BP_end"]),
-        },
-    )
+    """Return steps with marks; each starts at iteration_end less iteration_time."""
+    marks = {"fp_start_ns": "FP_start", "bp_end_ns": "BP_end"}
+    columns = {"end_ns": "iteration_end", "graph": "model_id", "iteration": "iteration_id"}
+    steps = table.read(Steps, columns | marks, start_ns=NO_ID)
+    length = table.integers({"iteration_time": NO_ID})["iteration_time"]
+    known = (length >= 0) & (steps.end_ns != NO_TIME)
+    counts = np.where(known, steps.end_ns - np.where(known, length, 0), NO_ID)
+    return _counted(replace(steps, start_ns=counts), clock)
 
 
 def _bare_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
     """Return steps without marks of forward and backward."""
-    raw = table.integers(
-        {"model_id": NO_GRAPH, "index_id": NO_ID, "step_start": NO_ID, "step_end": NO_ID}
-    )
-    return Steps.of(
-        len(raw["index_id"]),
-        {
-            "start_ns": clock.counted_ns(raw["step_start"]),
-            "end_ns": clock.counted_ns(raw["step_end"]),
-            "graph": _graphs(raw["model_id"]),
-            "iteration": raw["index_id"],
-        },
+    columns = {"start_ns": "step_start", "end_ns": "step_end"}
+    return _counted(
+        table.read(Steps, columns | {"graph": "model_id", "iteration": "index_id"}), clock
     )
 
 
-def _graphs(models: Int64) -> Int64:
-    return np.where(models < 0, NO_GRAPH, models)
+def _counted(steps: Steps, clock: DeviceClocks) -> Steps:
+    """Return steps whose times are counts of the device with their times."""
+    return replace(
+        steps,
+        start_ns=clock.counted_ns(steps.start_ns),
+        end_ns=clock.counted_ns(steps.end_ns),
+        fp_start_ns=clock.counted_ns(steps.fp_start_ns),
+        bp_end_ns=clock.counted_ns(steps.bp_end_ns),
+    )
 
 
 def _parts(
     table: LooseTable, steps: Steps, clock: DeviceClocks, kind: StepPart, start: str, end: str
 ) -> StepParts:
-    """Parts of one kind, numbered within their step in order of start."""
+    """Return parts of one kind, numbered within their step in order of start."""
     raw = table.integers(
         {"model_id": NO_GRAPH, "index_id": NO_ID, "iteration_end": NO_ID, start: NO_ID, end: NO_ID}
     )
-    graph = _graphs(raw["model_id"])
-    iteration = raw["index_id"]
-    if not table.has("index_id"):  # told by the end of the step then
+    graph, iteration = IDS["graph"].given(raw["model_id"]), raw["index_id"]
+    if not table.has("index_id"):  # then the end of the step identifies it
         iteration = _iteration_of(graph, clock.counted_ns(raw["iteration_end"]), steps)
     start_ns = clock.counted_ns(raw[start])
     step, _ = common_keys([graph, iteration], [graph[:0], iteration[:0]])
