@@ -437,18 +437,12 @@ class Records:
                     layers=frozenset({Layer.ARROWS}),
                 ),
             )
-        return replace(
-            self,
-            tasks=self.tasks if tasks is None else self.tasks.take(tasks),
-            planes=self.planes if planes is None else self.planes.take(planes),
-            ops=self.ops if ops is None else self.ops.take(ops),
-            steps=self.steps if steps is None else self.steps.take(steps),
-            parts=self.parts if parts is None else self.parts.take(parts),
-            host=self.host if host is None else self.host.take(host),
-            samples=self.samples if samples is None else self.samples.take(samples),
-            flows=flows,
-            omissions=omissions,
-        )
+        masks = {"tasks": tasks, "planes": planes, "ops": ops, "steps": steps, "parts": parts}
+        masks |= {"host": host, "samples": samples}
+        kept = {
+            name: getattr(self, name).take(mask) for name, mask in masks.items() if mask is not None
+        }
+        return replace(self, **kept, flows=flows, omissions=omissions)
 
 
 def _follow(flows: Flows, masks: dict[FlowEnd, Bool]) -> tuple[Flows, int]:

@@ -479,7 +479,7 @@ def test_stages_are_paired_and_the_rest_counted(
     path.write_text("\n".join([",".join(HOST_INFO), *rows]), encoding="utf-8")
     found = read_host_stages(path, damage := LossLog(path))
     wanted = [(start * 1000, end * 1000) for start, end in spans]
-    assert sorted(zip(found.starts_ns, found.ends_ns, strict=True)) == wanted
+    assert sorted((start, end) for _, start, end in found.rows) == wanted
     assert len(found.events(StringPool())) == len(spans)
     assert damage.rows == lost
 
@@ -494,7 +494,7 @@ def test_begins_in_the_timeline_are_counted(tmp_path: Path) -> None:
     ]
     path.write_text(json.dumps(events), encoding="utf-8")
     found = read_host_timeline(path, damage := LossLog(path))
-    assert (found.starts_ns, found.ends_ns) == ([1000], [3000])
+    assert [times_ns for _, *times_ns in found.rows] == [[1000, 3000]]
     assert [one.rows for one in damage.omissions(0)] == [1, 1, 1]
 
 

@@ -137,7 +137,8 @@ def _step_times(values_us: dict[str, Float64], steps: Int64) -> ParallelTimes:
     columns = {"step": steps}
     for field, values in values_us.items():
         good = _are_times(values)
-        columns[field] = np.where(good, _ns(np.where(good, values, 0)), NO_TIME)
+        whole_ns = np.rint(np.where(good, values, 0) * 1000).astype(np.int64)
+        columns[field] = np.where(good, whole_ns, NO_TIME)
     return ParallelTimes.of(len(steps), columns)
 
 
@@ -216,10 +217,6 @@ def _operator_sums(block: Block, of_device: Bool, damage: LossLog) -> list[tuple
 def _are_times(values_us: Float64) -> Bool:
     good: Bool = (values_us >= 0) & (values_us <= MOST_US)
     return good
-
-
-def _ns(values_us: Float64) -> Int64:
-    return np.rint(values_us * 1000).astype(np.int64)
 
 
 # -- Overlap Analysis ------------------------------------------------------------------------------

@@ -94,7 +94,9 @@ def read_hccl_files(
             bad.append(path)
             continue
         events = document if isinstance(document, list) else document.traceEvents
-        tasks = _planes(events, strings, strings.code(_op_name(path)))
+        # An op is called as its directory, or as its file in a shared one.
+        is_shared = path.parent.name.startswith(UNNUMBERED)
+        tasks = _planes(events, strings, strings.code(path.stem if is_shared else path.parent.name))
         good = (tasks.start_ns != NO_TIME) & (tasks.end_ns >= tasks.start_ns)
         tasks = tasks.take(good)
         timeless += int(np.count_nonzero(~good))
@@ -110,11 +112,6 @@ def read_hccl_files(
         lost += counted_losses({reason: len(bad)}, rank, OmissionCode.DAMAGED)
     tasks = PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty()
     return CommunicationOps.concat(ops), tasks, lost
-
-
-def _op_name(path: Path) -> str:
-    """Return the name of an op: that of its directory, or of the file in a shared one."""
-    return path.stem if path.parent.name.startswith(UNNUMBERED) else path.parent.name
 
 
 def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:

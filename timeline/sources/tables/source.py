@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import only_open_at
@@ -90,7 +90,9 @@ class KernelTableSource:
     def files(self) -> tuple[Path, ...]:
         """The tables of kernels and tasks, of steps, and of communication."""
         tables = (*self._kernels(), *self._tables("task_time"))
-        return (*(table.path for table in tables), *self._step_tables(), *self._others())
+        names = ("step_trace_time.csv", "communication.json")
+        others = (path for name in names if (path := find_file(self.output, name)))
+        return (*(table.path for table in tables), *self._step_tables(), *others)
 
     def _kernels(self) -> list[NumberedFile]:
         return self._tables("kernel_details") or self._tables("op_summary")
@@ -108,10 +110,6 @@ class KernelTableSource:
 
     def _step_tables(self) -> tuple[Path, ...]:
         return _newest(self.output, "step_trace")
-
-    def _others(self) -> tuple[Path, ...]:
-        names = ("step_trace_time.csv", "communication.json")
-        return tuple(path for name in names if (path := find_file(self.output, name)))
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
@@ -204,7 +202,8 @@ class _Reading:
             )
         if self.identity.device is None:
             return rows
-        return replace(rows, device=_given(rows.device, self.identity.device))
+        device = np.where(rows.device == NO_ID, self.identity.device, rows.device)
+        return replace(rows, device=device)
 
     def records(
         self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
@@ -245,10 +244,6 @@ def _newest(output: Path, kind: str) -> tuple[Path, ...]:
     """Return the newest tables of a kind; a framework writes one without a time in its name."""
     plain = find_file(output, f"{kind}.csv")
     return find_newest_export(output, kind, "csv") or ((plain,) if plain else ())
-
-
-def _given(ids: Int64, default: int) -> Int64:
-    return np.where(ids == NO_ID, default, ids)
 
 
 _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
