@@ -25,12 +25,9 @@ from simulator.writers.companions.mindspore_host import (
     write_mindspore_host,
 )
 from tests.support.examples import at_most
-from tests.support.loaded_picture import LoadedPicture
-from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
 from tests.support.read_profiles import lost_rows
 from timeline.analysis.sound_records import drop_invalid_rows
-from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
@@ -142,48 +139,14 @@ def stages(run: Run, rank: RankRun, clock: Clocks) -> list[Span]:
 # -- what is drawn -----------------------------------------------------------------------------
 
 
-def test_host_events_are_drawn_on_the_clock_of_the_device(profile: Profile, tmp_path: Path) -> None:
-    """Operators and stages are in the file at their nanosecond, by thread."""
-    target = tmp_path / "timeline.pftrace"
-    assert main([str(profile.path), "--kind", "detail", "-o", str(target), "-q"]) == 0
-    picture = LoadedPicture(TraceProcessor.load(target.read_bytes()), False, 0)
-    for rank in profile.run.ranks:
+def test_host_events_are_on_the_clock_of_the_device(profile: Profile) -> None:
+    """Operators and stages are at their nanosecond, by thread, and so is memory."""
+    for rank, records in zip(profile.run.ranks, read_all(profile.path), strict=True):
         clock = clocks(profile, rank)
-        for layer, wanted in (
-            (CPU, operators(rank, clock)),
-            (HOST, stages(profile.run, rank, clock)),
-        ):
-            assert wanted
-            found = [
-                (one.name, int(one.row.removeprefix("Thread ")), one.start_ns, one.end_ns)
-                for one in drawn(picture, layer, rank.rank)
-            ]
-            assert sorted(found) == wanted
-        (memory,) = (
-            one
-            for one in picture.counters()
-            if (one.rank, one.group, one.name) == (rank.rank, "Host Memory", "Resident")
-        )
-        assert memory.unit == "B"
-        assert [value for _, value in memory.samples] == [
-            resident_bytes(step) for step in range(len(rank.steps))
-        ]
-
-
-class SliceTable:
-    """One slice of the file."""
-
-    def __init__(self, row: str, name: str, start_ns: int, length_ns: int) -> None:
-        self.row, self.name, self.start_ns = row, name, start_ns
-        self.end_ns = start_ns + length_ns
-
-
-def drawn(picture: LoadedPicture, layer: str, rank: int) -> list[SliceTable]:
-    return [
-        SliceTable(*one[2:3], one[5], one[3], one[4])
-        for one in picture.by_id.values()
-        if (one.rank, one.layer) == (rank, layer)
-    ]
+        assert spans_of(records, CPU) == operators(rank, clock) != []
+        assert spans_of(records, HOST) == stages(profile.run, rank, clock) != []
+        sizes = [value for _, value in samples_of(records, "Host Memory", "Resident")]
+        assert sizes == [resident_bytes(step) for step in range(len(rank.steps))]
 
 
 def test_counters_of_minddata_have_the_times_of_their_samples(profile: Profile) -> None:

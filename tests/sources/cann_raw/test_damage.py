@@ -172,15 +172,6 @@ def test_without_a_moment_on_both_clocks(device: Device, name: str, broken: byte
     assert source.clock.host == "" and source.clock.wall_offset_ns is None
 
 
-def test_the_host_clock_read_late(device: Device) -> None:
-    """cntvct_diff, in ticks of the host's counter, moves the moment on the host's clock."""
-    device.write("stars_soc", device.task(1))
-    path = device.directory / "host_start.log.0"
-    path.write_text(path.read_text().replace("cntvct_diff: 0", "cntvct_diff: 250"))
-    change_fields(device.directory / "info.json.0", {"CPU": [{"Frequency": "100.000000"}]})
-    assert device.read().tasks.start_ns.tolist() == [device.ns(1000) + 2500]
-
-
 @pytest.mark.parametrize(
     ("processors", "late_ns"),
     [([{"Frequency": "100.000000"}], 2500), ([{"Frequency": ""}], 250), ([], 250), (None, 250)],

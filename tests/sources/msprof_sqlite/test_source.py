@@ -19,11 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.writers.msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
-from tests.support.drawn_slices import loaded_export
 from tests.support.examples import at_most
-from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, tree_state
+from tests.support.profile_shelf import Profile, ProfileShelf, change_fields
 from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
@@ -187,67 +185,6 @@ def launches(read_rank: tuple[Source, Records]) -> Rows:
 # -- against the run itself --------------------------------------------------------------------
 
 
-def test_the_picture_shows_the_run(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Through the command line into a trace, asked in SQL."""
-    profile = shelf.get("msprof-sqlite", **RUN)
-    processor = loaded_export(profile.path, tmp_path)
-    shown = LoadedPicture(processor, False, 0).by_id.values()
-    run = profile.run
-    clock = run.monotonic_ns
-    for layer_name, wanted in (
-        (
-            "Ascend Hardware",
-            [
-                (rank.rank, f"Stream {task.stream}", clock(task.start_ns), task.duration_ns)
-                for rank in run.ranks
-                for task in (
-                    *rank.switches,
-                    *(task for one in rank.iterations for task in one.tasks),
-                )
-            ],
-        ),
-        (
-            "CANN",
-            [
-                (rank.rank, f"Thread {call.thread}", clock(call.start_ns), length)
-                for rank in run.ranks
-                for call in rank.cann_calls
-                for length in [call.end_ns - call.start_ns]
-            ],
-        ),
-    ):
-        found = Multiset(
-            (one.rank, one.row, one.start_ns, one.length_ns)
-            for one in shown
-            if one.layer == layer_name
-        )
-        same(found, Multiset(wanted))
-    iterations = {
-        (one.rank, one.start_ns, one.length_ns, one.name)
-        for one in shown
-        if one.row == "Iterations" and "Iteration " in one.name and "Refresh" not in one.name
-    }
-    assert iterations == {
-        (
-            rank.rank,
-            clock(one.start_ns),
-            one.end_ns - one.start_ns,
-            f"Graph {one.graph} Iteration {one.number}",
-        )
-        for rank in run.ranks
-        for one in rank.iterations
-    }
-
-
-def test_the_list_names_the_layout(shelf: ProfileShelf, capsys: pytest.CaptureFixture[str]) -> None:
-    profile = shelf.get("msprof-sqlite", **RUN)
-    assert main([str(profile.path), "--list"]) == 0
-    listed = capsys.readouterr().out
-    assert listed.count("(msprof sqlite)") == 2
-
-
 def test_counters_are_on_the_clock_of_the_tasks(shelf: ProfileShelf) -> None:
     """Counted, sampled and since the start: three clocks of one device."""
     profile = shelf.get("msprof-sqlite", **RUN)
@@ -284,12 +221,6 @@ def series_of(records: Records, name: str, unit: str) -> list[tuple[int, float]]
     )
     here = records.samples.take(records.samples.series == row)
     return sorted(zip(here.time_ns.tolist(), here.value.tolist(), strict=True))
-
-
-def test_reading_changes_nothing(copied: Profile) -> None:
-    before = tree_state(copied.path)
-    read_now(copied.path)
-    assert tree_state(copied.path) == before
 
 
 # -- finding -----------------------------------------------------------------------------------
