@@ -28,7 +28,6 @@ from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.display import read_display
 from timeline.sources.mindspore.text_source import cut_off_by_limit
 
-VERSIONS = ("mindspore-display", "mindspore-display-1.5")
 MIB = 1024 * 1024
 REAL = DATA / "mindspore-0.7-text"
 

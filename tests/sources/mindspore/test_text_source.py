@@ -45,7 +45,6 @@ from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.text_source import read_aicpu_rows, read_device_rows
 from timeline.sources.source import ReadRequest
 
-VERSIONS = ("mindspore-text", "mindspore-text-2.1")
 REAL = DATA / "mindspore-0.7-text"
 
 

@@ -51,7 +51,6 @@ PLANES = (
 )
 STEPS = "start_ns end_ns graph iteration fp_start_ns bp_end_ns host"
 PARTS = "start_ns end_ns graph iteration kind"
-CALLS = "start_ns end_ns process thread connection"
 
 
 @functools.cache

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from simulator.model import Collective, Kernel, RankRun, Step, Task
+from simulator.model import Collective, RankRun, Step
 from simulator.overlap import expected_overlap
 from tests.support.examples import at_most
 from tests.support.found_profiles import only
@@ -70,10 +70,6 @@ def same(found: Iterable[object], wanted: Iterable[object]) -> None:
 
 def names_of(records: Records, codes: Codes) -> list[str]:
     return [records.strings[code] for code in codes.tolist()]
-
-
-def kernels_of(step: RankRun | Step) -> list[tuple[Task, Kernel]]:
-    return [found for one in step.iterations for found in one.kernels]
 
 
 def collectives_of(step: RankRun | Step) -> list[Collective]:

@@ -425,9 +425,7 @@ class _Reading:
             with self.lost.reading(path) as damage:
                 rows = sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
                 reason = f"rows of {path.name}, which are sums without a time"
-                self.lost.omissions += counted_losses(
-                    {reason: rows}, self.capture.rank, OmissionCode.REPEATED, loss=False
-                )
+                self.lost.leave_out(reason, rows, OmissionCode.REPEATED, loss=False)
 
     def read_memory(self) -> None:
         """Read the memory of the host process."""

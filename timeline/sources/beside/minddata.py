@@ -41,7 +41,7 @@ from timeline.sources.common.decimals import (
     whole_number,
     whole_numbers,
 )
-from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Lines, read_lines
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_profile_file
@@ -175,8 +175,7 @@ class _Reader:
                     sampled = (QUEUE_GROUP, name, unit, time_ns[rows], values[rows])
                     self.samples.append(Samples(path, *sampled))
         reason = f"lines of {path.name} without a time, as older versions write them"
-        code, rank = OmissionCode.NO_TIME, self.into.rank
-        self.into.omissions += counted_losses({reason: untimed}, rank, code, loss=False)
+        self.into.leave_out(reason, untimed, OmissionCode.NO_TIME, loss=False)
 
     def read_pipeline(self, path: Path, losses: LossLog) -> None:
         """Read pipeline_profiling_R.json, where operations are in no order.

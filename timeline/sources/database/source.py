@@ -46,7 +46,7 @@ from timeline.sources.common.identity import (
     members_of,
     read_groups_text,
 )
-from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.losses import FFTS_REASON, LostRows
 from timeline.sources.common.overlap_analysis import (
     OVERLAP_TABLE,
     find_marked_ops,
@@ -115,21 +115,20 @@ class DatabaseSource:
             return _Reader(database, self.identity.rank, device, wanted).records()
 
 
-class _Reader:
+class _Reader(LostRows):
     """One pass over one database."""
 
     def __init__(
         self, database: Database, rank: int, device: int | None, wanted: ReadRequest
     ) -> None:
-        self.database, self.rank, self.device = database, rank, device
+        super().__init__(rank)
+        self.database, self.device = database, device
         self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
         self.with_frequency = wanted.frequency
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
-        self.omissions: list[Omission] = []
         self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
-        self.warnings: list[str] = []
         self.overlap = read_overlap_table(database, device)
         self.free_rule = FreeRule()
         self.communication_rule = self._communication_rule()
@@ -148,7 +147,7 @@ class _Reader:
         for table, columns in _NEEDED.items():
             database.note_unread(table, *columns)
         if not database.has("TASK"):
-            self._warn(f"{database.path.name} has no table TASK, so that computing is not known.")
+            self.warn(f"{database.path.name} has no table TASK, so that computing is not known.")
 
     def records(self) -> Records:
         """Read every table that a layer needs."""
@@ -254,7 +253,7 @@ class _Reader:
             for (text,) in rows:
                 groups += read_groups_text(str(text), self.database.path)
         except SourceError as error:
-            self._warn(str(error))
+            self.warn(str(error))
         return members_of(groups, self.strings)
 
     def _communication_rule(self) -> CommunicationRule:
@@ -263,11 +262,8 @@ class _Reader:
             if self.device is None:  # else they may be of all devices
                 step_sums_ns = read_communication_sums(self.database.path)
         except SourceError as error:
-            self._warn(str(error))
+            self.warn(str(error))
         return find_communication_rule(self.database, step_sums_ns)
-
-    def _warn(self, text: str) -> None:
-        self.warnings.append(f"rank {self.rank}: {text}")
 
     def _tasks(self) -> tuple[Tasks, Int64]:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
@@ -290,7 +286,8 @@ class _Reader:
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         stays = ~covering_parents(_unnamed_tasks(raw, row))
-        self._omit(FFTS_REASON, stays, OmissionCode.FFTS_WHOLE)
+        parents = int(np.count_nonzero(~stays))
+        self.leave_out(FFTS_REASON, parents, OmissionCode.FFTS_WHOLE, loss=False)
         if not stays.all():
             row = filter_in_place(row, stays)
             raw = {name: filter_in_place(values, stays) for name, values in raw.items()}
@@ -319,7 +316,7 @@ class _Reader:
             tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
         )
         if remark := remark_on_ai_cpu_tasks(found, self.strings, "COMPUTE_TASK_INFO"):
-            self._warn(remark)
+            self.warn(remark)
         return found
 
     def _has_one_device(self) -> bool:
@@ -376,10 +373,6 @@ class _Reader:
     def _blocks_column(self) -> str:
         """Return the column of block counts: blockDim until blockNum came, and not since."""
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
-
-    def _omit(self, reason: str, stays: Bool, code: OmissionCode, *, loss: bool = False) -> None:
-        rows = int((~stays).sum())
-        self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
         """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
@@ -464,7 +457,7 @@ class _Reader:
         order = np.argsort(ops.first)
         first, end_ns = ops.first[order], ops.greatest(tasks.end_ns[rows])[order]
         group, label = self._groups(which[2][first])
-        self._warn(
+        self.warn(
             f"{self.database.path.name} lists no communication ops; each is taken to run from the "
             "first to the last of its HCCL tasks."
         )
@@ -502,7 +495,7 @@ class _Reader:
         known = twin >= 0
         if self.device is None:
             reason = "HCCL tasks whose device task is not in the profile"
-            self._omit(reason, known, OmissionCode.NO_TASK, loss=True)
+            self.leave_out(reason, int(np.count_nonzero(~known)), OmissionCode.NO_TASK)
         rows = take(twin, known)
 
         def of_row(column: str) -> Any:

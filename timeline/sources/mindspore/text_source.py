@@ -192,12 +192,8 @@ class MindSporeTextSource:
             if device or not display
             else (display, self._file("min_cycle_counter_{}.txt"), self._summary(display))
         )
-        shared = (
-            self._step_trace,
-            self._file("framework_raw_{}.csv"),
-        )
-        named = [path for path in (*chosen, *shared) if path is not None]
-        return (*named, *find_hccl_files(self.capture))
+        shared = (self._step_trace, self._file("framework_raw_{}.csv"))
+        return (*filter(None, (*chosen, *shared)), *find_hccl_files(self.capture))
 
     def _file(self, name: str) -> Path | None:
         return find_file(self.capture.content, name.format(self.capture.device))
@@ -318,24 +314,16 @@ def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
     return sorted(offsets_ns)[len(offsets_ns) // 2]
 
 
-_WITH_STEPS = "MindSpore step trace"
-
-
-@dataclass(frozen=True)
-class MindSporeTablesSource:
+class MindSporeTablesSource(MindSporeTextSource):
     """The small tables of one id in a directory: its step trace, and tasks of communication.
 
     The other tables are read as those beside any capture are.
     """
 
-    identity: Identity
-    clock: Clock
-    capture: Capture
-
     @property
     def layout(self) -> str:
         """MindSpore step trace, or MindSpore tables where there is none."""
-        return self.capture.format.name if self._step_trace is None else _WITH_STEPS
+        return super().layout if self._step_trace is None else "MindSpore step trace"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -343,20 +331,14 @@ class MindSporeTablesSource:
         steps = () if self._step_trace is None else (self._step_trace,)
         return (*steps, *find_hccl_files(self.capture))
 
-    @property
-    def _step_trace(self) -> Path | None:
-        name = f"step_trace_raw_{self.capture.device}_detail_time.csv"
-        return find_file(self.capture.content, name)
-
     def read(self, wanted: ReadRequest) -> Records:
         """Read the steps, their reduces, and what HCCL recorded of them.
 
         Raises:
             SourceError: a file cannot be read.
         """
-        strings, rank = StringPool(), self.identity.rank
-        empty = Records(rank, strings, tells_copies=False, tables_only=True)
+        empty = Records(self.identity.rank, StringPool(), tells_copies=False, tables_only=True)
         builder = RecordsBuilder(empty, with_tables=True)
         builder.add_steps(builder.read_steps(self._step_trace))
-        builder.add_hccl(self.capture, with_planes=Layer.COMMUNICATION in wanted.layers)
+        self._add_communication(builder, wanted)
         return builder.build()

@@ -25,7 +25,6 @@ from timeline.records.tables import (
     CounterSeries,
     Flows,
     HostEvents,
-    Omission,
     OmissionCode,
     PlaneTasks,
     Records,
@@ -37,7 +36,7 @@ from timeline.records.tables import (
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
-from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.losses import FFTS_REASON, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, ordinals
 from timeline.sources.msprof_sqlite import TASKS
@@ -188,7 +187,7 @@ class ParsedSource:
             return _Reader(databases, clock, self.identity.rank, device, wanted).records()
 
 
-class _Reader:
+class _Reader(LostRows):
     """One pass over the databases of one device."""
 
     def __init__(
@@ -199,12 +198,10 @@ class _Reader:
         device: int,
         wanted: ReadRequest,
     ) -> None:
-        self.databases, self.clock = databases, clock
-        self.rank, self.device = rank, device
+        super().__init__(rank)
+        self.databases, self.clock, self.device = databases, clock, device
         self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
         self.strings = StringPool()
-        self.omissions: list[Omission] = []
-        self.warnings: list[str] = []
         self.named = True
 
     def records(self) -> Records:
@@ -218,7 +215,7 @@ class _Reader:
             ParsedSteps(Steps.empty(), StepParts.empty(), 0),
         )
         reason = "steps and their parts, counted by a clock that nothing relates to the tasks"
-        self._omit(reason, steps.uncounted, OmissionCode.NO_CLOCK)
+        self.leave_out(reason, steps.uncounted, OmissionCode.NO_CLOCK)
         # Where steps are not marked they are found by the names of operators.
         self.named = self.wanted.with_names or not len(steps.steps)
         tasks = self._tasks()
@@ -273,10 +270,10 @@ class _Reader:
             )
         found = read_device_tasks(table, self.device, self.strings)
         reason = "tasks that were launched and of which the device recorded nothing"
-        self._omit(reason, found.never_ran, OmissionCode.NO_TASK)
+        self.leave_out(reason, found.never_ran, OmissionCode.NO_TASK)
         parents = covering_parents(found.tasks)
         if parents.any():
-            self._omit(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
+            self.leave_out(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
             found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
         return self._attempt(lambda: self._describe(found), found.tasks)
 
@@ -285,11 +282,11 @@ class _Reader:
         operators = self.databases.host_table("ge_info.db", "TaskInfo", where=where)
         launched = self.databases.host_table("runtime.db", "HostTask", where=where)
         if len(found.tasks) and not len(operators):
-            self._warn("no operators in ge_info.db; tasks are named by their type.")
+            self.warn("no operators in ge_info.db; tasks are named by their type.")
             if remark := remark_on_ai_cpu_tasks(found.tasks, self.strings, "ge_info.db"):
-                self._warn(remark)
+                self.warn(remark)
         elif len(operators) and not operators.has("batch_id"):
-            self._warn("operators have no batch_id; a task id used again keeps its first name.")
+            self.warn("operators have no batch_id; a task id used again keeps its first name.")
         return describe_tasks(
             found, operators, launched, self.strings, named=self.named, every_arg=self.every_arg
         )
@@ -300,9 +297,9 @@ class _Reader:
             self.databases, self.device, transfers, tasks, self.strings, every_arg=self.every_arg
         )
         reason = "HCCL tasks whose device task is not in the profile"
-        self._omit(reason, never_ran, OmissionCode.NO_TASK)
+        self.leave_out(reason, never_ran, OmissionCode.NO_TASK)
         reason = "communication ops of which nothing tells when they ran"
-        self._omit(reason, found.timeless, OmissionCode.NO_TIME)
+        self.leave_out(reason, found.timeless, OmissionCode.NO_TIME)
         return found
 
     def _calls(self) -> HostEvents:
@@ -332,15 +329,9 @@ class _Reader:
             return read()
         except SourceError as error:
             reason = f"databases that cannot be read ({error.path.name})"
-            self._omit(reason, 1, OmissionCode.DAMAGED)
-            self._warn(str(error))
+            self.leave_out(reason, 1, OmissionCode.DAMAGED)
+            self.warn(str(error))
             return otherwise
-
-    def _warn(self, remark: str) -> None:
-        self.warnings.append(f"rank {self.rank}: {remark}")
-
-    def _omit(self, reason: str, rows: int, code: OmissionCode, *, loss: bool = True) -> None:
-        self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
 
 def _launch_times(connection: Int64, launches: Lookup) -> Int64:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,6 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums, ParallelTimes
 from timeline.records.tables import (
     CommunicationOps,
-    Omission,
     OmissionCode,
     Records,
     StepParts,
@@ -56,7 +55,7 @@ from timeline.sources.common.kernel_table import (
     read_kernel_rows,
     read_step_table,
 )
-from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
+from timeline.sources.common.losses import FFTS_REASON, LossLog, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file, without_gz
@@ -134,7 +133,7 @@ class KernelTableSource:
         try:
             return read_op_groups(path) if path else {}
         except SourceError as error:
-            reading.warnings.append(f"rank {self.identity.rank}: {error}")
+            reading.warn(str(error))
             return {}
 
     def _marked_steps(self, reading: _Reading) -> tuple[Steps, StepParts]:
@@ -171,16 +170,13 @@ class KernelTableSource:
         ]
 
 
-@dataclass
-class _Reading:
+class _Reading(LostRows):
     """One reading of the tables of a capture."""
 
-    identity: Identity
-    several_devices: bool
-    wanted: ReadRequest
-    strings: StringPool = field(default_factory=StringPool)
-    omissions: list[Omission] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    def __init__(self, identity: Identity, several_devices: bool, wanted: ReadRequest) -> None:
+        super().__init__(identity.rank)
+        self.identity, self.several_devices, self.wanted = identity, several_devices, wanted
+        self.strings = StringPool()
 
     def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
         columns = {**DESCRIPTION, **EXECUTION}
@@ -196,8 +192,8 @@ class _Reading:
         if self.several_devices and self.identity.device is not None:
             rows = rows.take((rows.device == self.identity.device) | (rows.device == NO_ID))
         elif len(given) and given.min() != given.max():
-            self.warnings.append(
-                f"rank {self.identity.rank}: {files[0].path.name} has rows of devices "
+            self.warn(
+                f"{files[0].path.name} has rows of devices "
                 f"{spell_ids(distinct(given).tolist())}, which are drawn as one."
             )
         if self.identity.device is None:
@@ -213,14 +209,10 @@ class _Reading:
         if len(kernels):
             again, whole = find_repeats(others, kernels)
             drawn = "rows of task_time that are kernels, which are drawn from their own table"
-            for reason, dropped, code in (
-                (drawn, again, OmissionCode.REPEATED),
-                (FFTS_REASON, whole, OmissionCode.FFTS_WHOLE),
-            ):
-                count = int(np.count_nonzero(dropped))
-                self.omissions += counted_losses(
-                    {reason: count}, self.identity.rank, code, loss=False
-                )
+            count = int(np.count_nonzero(again))
+            self.leave_out(drawn, count, OmissionCode.REPEATED, loss=False)
+            count = int(np.count_nonzero(whole))
+            self.leave_out(FFTS_REASON, count, OmissionCode.FFTS_WHOLE, loss=False)
             others = others.take(~(again | whole))
             compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
         else:
@@ -230,7 +222,7 @@ class _Reading:
         if not len(kernels) and (
             remark := remark_on_ai_cpu_tasks(tasks, self.strings, "op_summary")
         ):
-            self.warnings.append(f"rank {self.identity.rank}: {remark}")
+            self.warn(remark)
         return Records(
             self.identity.rank,
             self.strings,
@@ -404,13 +396,12 @@ class StepTablesSource:
         builder = TablesBuilder(rank)
         strings = builder.strings
         sums, measured = ParallelTimes.empty(), MeasuredOps.empty()
-        warnings: list[str] = []
         if self._steps is not None:
-            with builder.reading(self._steps, warnings) as damage:
+            with builder.reading(self._steps, warns=True) as damage:
                 sums = _read_sums(self._steps, device if self.several_devices else None, damage)
         ops = CommunicationOps.empty()
         if self._ops is not None:
-            with builder.reading(self._ops, warnings) as damage:
+            with builder.reading(self._ops, warns=True) as damage:
                 measured = _read_ops(self._ops, strings, damage)
                 if self.several_devices:
                     damage.add("ops of several devices, which none names", "op 1", len(measured))
@@ -419,9 +410,7 @@ class StepTablesSource:
         steps = _place_steps(sums, ops)
         untimed = len(steps) > 0 and not len(ops)
         if untimed:
-            warnings.append(
-                f"rank {rank}: when its steps ran is not recorded; they are drawn one by one."
-            )
+            builder.warn("when its steps ran is not recorded; they are drawn one by one.")
         builder.add(sums)
         builder.add(CollectiveSums.of(len(measured), _sums_of(measured, strings)))
         tables, omissions = builder.build()
@@ -431,7 +420,7 @@ class StepTablesSource:
             ops=ops,
             steps=steps,
             omissions=omissions,
-            warnings=tuple(warnings),
+            warnings=tuple(builder.warnings),
             untimed_steps=untimed,
             tells_copies=False,
             profiler_tables=tables,
