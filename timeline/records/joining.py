@@ -138,8 +138,11 @@ def _normalise_texts(codes: Codes, none: frozenset[str], strings: StringPool) ->
 
 def join_records(parts: Sequence[Records]) -> Records:
     """Join the records of several files of one rank; flows keep pointing at their rows."""
-    flows, firsts = [], dict.fromkeys(FlowEnd, 0)
+    flows, samples = list[Flows](), list[CounterSamples]()
+    firsts, first_series = dict.fromkeys(FlowEnd, 0), 0
     for part in parts:
+        samples.append(replace(part.samples, series=part.samples.series + first_series))
+        first_series += len(part.series)
         shift = np.array([firsts[kind] for kind in FlowEnd])
         flows.append(
             replace(
@@ -166,8 +169,7 @@ def join_records(parts: Sequence[Records]) -> Records:
     return Records(
         first.rank,
         first.strings,
-        **joined
-        | {"samples": CounterSamples.concat(_shifted_samples(parts)), "flows": Flows.concat(flows)},
+        **joined | {"samples": CounterSamples.concat(samples), "flows": Flows.concat(flows)},
         hardware=first.hardware,
         tells_copies=all(part.tells_copies for part in parts),
         tells_free=all(part.tells_free for part in parts),
@@ -176,11 +178,3 @@ def join_records(parts: Sequence[Records]) -> Records:
         reserved_bytes=max(part.reserved_bytes for part in parts),
         tables_only=first.tables_only,
     )
-
-
-def _shifted_samples(parts: Sequence[Records]) -> list[CounterSamples]:
-    shifted, first = [], 0
-    for part in parts:
-        shifted.append(replace(part.samples, series=part.samples.series + first))
-        first += len(part.series)
-    return shifted

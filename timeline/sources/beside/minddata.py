@@ -153,7 +153,9 @@ class _Reader:
             losses.add_lines(_NO_NUMBER, found.lines[~good])
             time_ns = np.full(len(found), NO_TIME)
             whole = found.count == _TIMED_CELLS
-            time_ns[whole] = _in_ns(*whole_numbers(found.take(whole).column(4), 0))
+            time_ms, given = whole_numbers(found.take(whole).column(4), 0)
+            given &= np.abs(time_ms) < _MOST_MS
+            time_ns[whole] = np.where(given, np.where(given, time_ms, 0) * _NS_IN_MS, NO_TIME)
             if self.drawn:
                 untimed += int(np.count_nonzero(~whole))
                 reason = "lines without a time that can be read"
@@ -348,7 +350,10 @@ def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whol
         losses.add_lines("lines with too few cells", found.lines[~whole])
         found = found.take(whole)
         start_ns, end_ns = (
-            _whole_ns(found.column(place)) if is_whole_ns else moments_ns(found.column(place))
+            # Decimals behind whole nanoseconds are cut off.
+            whole_numbers([text.split(b".")[0] for text in found.column(place)], NO_TIME)[0]
+            if is_whole_ns
+            else moments_ns(found.column(place))
             for place in (1, 2)
         )
         has_size = found.count > _LEAST_OF_DEVICE
@@ -367,11 +372,6 @@ def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whol
         columns = {"step": step, "size": size[good], "total_ns": length_ns[good]}
         _add_batches(into, Queue.DEVICE, **columns)
         first += count
-
-
-def _whole_ns(texts: Sequence[bytes]) -> Int64:
-    """Return nanoseconds; decimals behind them are cut off."""
-    return whole_numbers([text.split(b".")[0] for text in texts], NO_TIME)[0]
 
 
 def _read_enqueued(into: TablesBuilder, path: Path, losses: LossLog) -> None:
@@ -513,17 +513,13 @@ _OF_HOST = {
 _OF_TASK = {"user_utilization": ("User", "%"), "sys_utilization": ("System", "%")}
 
 
-def _in_ns(time_ms: Int64, given: Bool) -> Int64:
-    good = given & (np.abs(time_ms) < _MOST_MS)
-    return np.where(good, np.where(good, time_ms, 0) * _NS_IN_MS, NO_TIME)
-
-
 def _times_ns(document: dict[str, Any]) -> Int64:
     """Return the times (ms) of samples; NO_TIME for one that is not an integer."""
-    times = _listed(document.get("time_stamp"))
-    good = [_is_number(time) and 0 <= time < _MOST_MS for time in times]
-    rows = zip(times, good, strict=True)
-    return np.array([int(time) * _NS_IN_MS if ok else NO_TIME for time, ok in rows], np.int64)
+    times_ns = [
+        int(time) * _NS_IN_MS if _is_number(time) and 0 <= time < _MOST_MS else NO_TIME
+        for time in _listed(document.get("time_stamp"))
+    ]
+    return np.array(times_ns, np.int64)
 
 
 def _values(samples: Any) -> Float64:

@@ -88,7 +88,9 @@ class CounterBuilder:
         for name, column in columns.items():
             for at, value in enumerate(column[groups.first].tolist()):
                 if value != NO_ID:
-                    word = str(value) if name == table.label else _capitalised(kind_name(value))
+                    word = str(value) if name == table.label else kind_name(value)
+                    if name == table.kind and word.islower():
+                        word = word.capitalize()
                     texts[at] = f"{texts[at]} {word}".strip()
         labels = Labels(texts, groups.group)
         return sum(
@@ -144,10 +146,6 @@ class CounterBuilder:
     def tables(self, strings: StringPool) -> tuple[CounterSeries, CounterSamples]:
         """Return all series, and all samples."""
         return _series_table(self._series, strings), CounterSamples.concat(self._samples)
-
-
-def _capitalised(name: str) -> str:
-    return name.capitalize() if name.islower() else name
 
 
 def _series_table(keys: Collection[tuple[str, str, str]], strings: StringPool) -> CounterSeries:
@@ -238,14 +236,14 @@ def select_device_rows(block: Block, device: int | None) -> Bool:
     seen: dict[str, int] = {}
     positions = block.positions(where, seen)
     of_device: Bool = np.isin(
-        positions, [at for text, at in seen.items() if _device(text) in (device, NO_ID)]
+        positions,
+        [
+            at
+            for text, at in seen.items()
+            if (match := _DEVICE.fullmatch(text)) is None or int(match[1]) == device
+        ],
     )
     return of_device
-
-
-def _device(text: str) -> int:
-    match = _DEVICE.fullmatch(text)
-    return int(match[1]) if match else NO_ID
 
 
 # -- counter events --------------------------------------------------------------------------------
@@ -375,15 +373,15 @@ def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]
             found, which = distinct_as_met(values.value)
             return [f" {name[:-3]} {value}" for value in found.tolist()], which
     seen: Interner[tuple[Any, ...]] = Interner()
-    objects = (_distinct(values.objects()) for values in ids.values())
-    which = seen.of(list(zip(*objects, strict=True)))
+    objects = [values.objects() for values in ids.values()]
+    # Equal values that are written otherwise, such as 3 and 3.0, are distinct.
+    columns = (
+        one if set(map(type, one)) in ({int}, {str}) else [str(value) for value in one]
+        for one in objects
+    )
+    which = seen.of(list(zip(*columns, strict=True)))
     labels = [
         "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
         for values in seen
     ]
     return labels, which
-
-
-def _distinct(values: Sequence[Any]) -> Iterable[Any]:
-    """Return values as they are if equal ones are written alike; else as they are written."""
-    return values if set(map(type, values)) in ({int}, {str}) else map(str, values)

@@ -139,15 +139,13 @@ def _profiler_info(directory: Path) -> Iterable[Evidence]:
     for name, path in files_by_name(directory).items():
         if match := PROFILER_INFO_NAME.fullmatch(name):
             yield Evidence(int(match[1]), path.name)
-            rank = _rank_in(path)
-            if rank is not None:
+            if (rank := _rank_in(path)) is not None:
                 yield Evidence(rank, f"{path.name}: rank_id")
 
 
 def _info_json(capture: Capture) -> Iterable[Evidence]:
     for path in _info_files(capture):
-        rank = _rank_in(path)
-        if rank is not None:
+        if (rank := _rank_in(path)) is not None:
             yield Evidence(rank, f"{path.parent.name}/{path.name}: rank_id")
 
 

@@ -273,7 +273,10 @@ def _are_listed(made: CommunicationOps, listed: CommunicationOps, strings: Strin
     msMonitor numbers the connections of marks and of ops apart.
     """
     same: Bool = np.isin(made.connection, listed.connection) & (made.connection != NO_ID)
-    kinds, others = (np.array(_kinds(ops, strings), str) for ops in (made, listed))
+    kinds, others = (
+        np.array([collective_kind(name) for name in strings.texts(ops.name)], str)
+        for ops in (made, listed)
+    )
     for kind in {*kinds.tolist()} & {*others.tolist()}:
         rows, its = np.flatnonzero(kinds == kind), listed.take(others == kind)
         its = its.take(np.argsort(its.start_ns, kind="stable"))
@@ -281,7 +284,3 @@ def _are_listed(made: CommunicationOps, listed: CommunicationOps, strings: Strin
         latest_ns = np.maximum.accumulate(its.end_ns)[begun - 1]
         same[rows] |= (begun > 0) & (latest_ns > made.start_ns[rows])
     return same
-
-
-def _kinds(ops: CommunicationOps, strings: StringPool) -> list[str]:
-    return [collective_kind(name) for name in strings.texts(ops.name)]

@@ -98,10 +98,11 @@ def find_communication_rule(
         if abs(covered_ns - sum(step_sums_ns.values())) <= len(step_sums_ns):
             return CommunicationRule(evidence=evidence)
         return CommunicationRule(True, evidence, step_sums_ns)
-    started_ns = _session_start_ns(database)
-    if started_ns is None:
+    starts_ns = database.integers("SESSION_TIME_INFO", {"startTimeNs": NO_TIME})["startTimeNs"]
+    starts_ns = starts_ns[starts_ns > 0]
+    if not len(starts_ns):
         return CommunicationRule()
-    day = datetime.fromtimestamp(started_ns // _NS, timezone.utc)
+    day = datetime.fromtimestamp(int(starts_ns.min()) // _NS, timezone.utc)
     evidence = f"captured on {day:%Y-%m-%d}, {'before' if day < OPS_SINCE else 'after'} 2024-10-24"
     return CommunicationRule(day < OPS_SINCE, evidence)
 
@@ -140,12 +141,6 @@ def read_communication_sums(database: Path) -> dict[int, int]:
         if time_ns != NO_TIME:
             found[step] = found.get(step, 0) + time_ns
     return found
-
-
-def _session_start_ns(database: Database) -> int | None:
-    starts = database.integers("SESSION_TIME_INFO", {"startTimeNs": NO_TIME})["startTimeNs"]
-    known = starts[(starts != NO_TIME) & (starts > 0)]
-    return int(known.min()) if len(known) else None
 
 
 NOT_SAMPLED = float("inf")

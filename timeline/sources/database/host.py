@@ -194,8 +194,10 @@ def _calls(
             "start_ns": raw["startNs"],
             "end_ns": raw["endNs"],
             "layer": constant(names.strings.code(layer), count, np.int32),
-            "process": compute_in_chunks(np.int64, _process, thread),
-            "thread": compute_in_chunks(np.int64, _thread, thread),
+            "process": compute_in_chunks(np.int64, lambda ids: ids >> THREAD_BITS, thread),
+            "thread": compute_in_chunks(
+                np.int64, lambda ids: np.where(ids == NO_ID, NO_ID, ids & THREAD_MASK), thread
+            ),
             "name": names.codes(ids),
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else none,
@@ -206,14 +208,6 @@ def _calls(
             else {}
         ),
     )
-
-
-def _process(global_tid: Int64) -> Int64:
-    return np.where(global_tid == NO_ID, NO_ID, global_tid >> THREAD_BITS)
-
-
-def _thread(global_tid: Int64) -> Int64:
-    return np.where(global_tid == NO_ID, NO_ID, global_tid & THREAD_MASK)
 
 
 def _framework_arrows(

@@ -223,7 +223,10 @@ class _Reader(LostRows):
             lambda: self._communication(tasks),
             Communication(CommunicationOps.empty(), PlaneTasks.empty(), np.empty(0, np.int64)),
         )
-        calls = self._attempt(self._calls, HostEvents.empty())
+        calls = self._attempt(
+            lambda: read_calls(self.databases, self.clock, self.strings, whole=self._with_host),
+            HostEvents.empty(),
+        )
         launches = Lookup(
             {"connection": calls.connection, "start_ns": calls.start_ns}, "connection"
         )
@@ -301,9 +304,6 @@ class _Reader(LostRows):
         reason = "communication ops of which nothing tells when they ran"
         self.leave_out(reason, found.timeless, OmissionCode.NO_TIME)
         return found
-
-    def _calls(self) -> HostEvents:
-        return read_calls(self.databases, self.clock, self.strings, whole=self._with_host)
 
     def _host(self, calls: HostEvents) -> HostEvents:
         """Return calls and marks, where a layer shows them."""
