@@ -167,12 +167,10 @@ def test_signs_of_a_limit(size_bytes: int, missing: int, last_ns: int, *, cut: b
     """A size just above a limit tells, or steps behind the last record, or lost operators."""
     steps = Steps.of(
         3,
-        {
-            "start_ns": np.array([100, 200, 300]),
-            "end_ns": np.array([200, 300, 400]),
-            "graph": np.zeros(3, np.int64),
-            "iteration": np.array([1, 2, 3]),
-        },
+        start_ns=np.array([100, 200, 300]),
+        end_ns=np.array([200, 300, 400]),
+        graph=np.zeros(3, np.int64),
+        iteration=np.array([1, 2, 3]),
     )
     omissions, warnings = cut_off_by_limit(
         Path("display.json"), 5, size_bytes, missing, last_ns, steps

@@ -439,9 +439,7 @@ def test_operators_that_differ_are_not_described(tmp_path: Path) -> None:
     strings = StringPool()
     names = StringPool()
     rows = read_framework_rows(path, names, LossLog(path))
-    tasks = Tasks.of(
-        2, {"start_ns": [0, 1], "end_ns": [1, 2], "name": strings.codes(["D/A-op1", "D/B-op2"])}
-    )
+    tasks = Tasks.of(2, start_ns=[0, 1], end_ns=[1, 2], name=strings.codes(["D/A-op1", "D/B-op2"]))
     tasks, described = describe_operators(tasks, rows, names, strings)
     assert described == 2
     assert tasks.task.tolist() == [NO_ID, 3]

@@ -118,7 +118,7 @@ def _table(found: Iterable[_Task], strings: StringPool) -> AicpuTasks:
     run_ns = [NO_TIME if one.start_ns == NO_TIME else one.end_ns - one.start_ns for one in tasks]
     names = [one.name for one in tasks]
     coded = {"name": strings.codes(names), "kind": strings.codes(map(type_of_name, names))}
-    return AicpuTasks.of(len(tasks), {**columns, **coded, "run_ns": run_ns})
+    return AicpuTasks.of(len(tasks), columns | coded, run_ns=run_ns)
 
 
 def type_of_name(name: str) -> str:
@@ -271,12 +271,10 @@ def with_aicpu_tasks(records: Records, files: NumberedFiles) -> Records:
     names[NO_NAME] = strings.code(UNNAMED)
     events = HostEvents.of(
         len(tasks),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "layer": np.full(len(tasks), strings.code(AI_CPU), np.int32),
-            "thread": tasks.thread,
-            "name": [names[code] for code in tasks.name.tolist()],
-        },
+        start_ns=tasks.start_ns,
+        end_ns=tasks.end_ns,
+        layer=strings.code(AI_CPU),
+        thread=tasks.thread,
+        name=[names[code] for code in tasks.name.tolist()],
     )
     return replace(records, host=HostEvents.concat([records.host, events]))

@@ -69,14 +69,12 @@ class MeasuredOps(ColumnTable):
         """Return the length of each op."""
         return VendorFigures.of(
             len(self),
-            {
-                "measure": np.full(len(self), Measure.COLLECTIVE),
-                "file": np.full(len(self), strings.code(file)),
-                "step": self.step,
-                "name": self.name,
-                "value_ns": self.elapsed_ns,
-                "tolerance_ns": np.full(len(self), ELAPSED_NS),
-            },
+            measure=Measure.COLLECTIVE,
+            file=strings.code(file),
+            step=self.step,
+            name=self.name,
+            value_ns=self.elapsed_ns,
+            tolerance_ns=ELAPSED_NS,
         )
 
 

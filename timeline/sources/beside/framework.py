@@ -170,7 +170,7 @@ def read_framework_rows(path: Path, strings: StringPool, damage: LossLog) -> Fra
         ids = {one: block.integers(one, none) for one, none in absent.items()}
         for one, none in absent.items():
             damage.add_lines(UNREADABLE, block.lines_without(one, ids[one], none))
-        parts.append(FrameworkRows.of(len(block), {**names, **ids}))
+        parts.append(FrameworkRows.of(len(block), **names, **ids))
     rows = FrameworkRows.concat(parts)
     return rows.take(rows.name != NO_NAME)
 

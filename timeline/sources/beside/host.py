@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Bool, Float64, Int64, Rows
-from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer
@@ -161,15 +160,13 @@ class HostStages:
         threads, processes, modules, names = zip(*keys, strict=True) if keys else [()] * 4
         return HostEvents.of(
             len(keys),
-            {
-                "start_ns": starts_ns,
-                "end_ns": ends_ns,
-                "layer": constant(strings.code(LAYER), len(keys), np.int32),
-                "process": _ids(processes),
-                "thread": _ids(threads),
-                "name": strings.codes(names),
-                "level": strings.codes(modules),
-            },
+            start_ns=starts_ns,
+            end_ns=ends_ns,
+            layer=strings.code(LAYER),
+            process=_ids(processes),
+            thread=_ids(threads),
+            name=strings.codes(names),
+            level=strings.codes(modules),
         )
 
 
@@ -304,13 +301,11 @@ def read_cpu_operators(path: Path, strings: StringPool, damage: LossLog) -> Host
     count = len(start_ns)
     events = HostEvents.of(
         count,
-        {
-            "start_ns": start_ns,
-            "end_ns": start_ns + length_ns,
-            "layer": constant(strings.code(CPU_LAYER), count, np.int32),
-            "thread": thread,
-            "name": np.repeat(strings.codes(names), calls),
-        },
+        start_ns=start_ns,
+        end_ns=start_ns + length_ns,
+        layer=strings.code(CPU_LAYER),
+        thread=thread,
+        name=np.repeat(strings.codes(names), calls),
     ).take(good)
     damage.add_lines("runs without a valid time", np.array(lines_of, np.int64)[~good])
     return events

@@ -155,13 +155,11 @@ def step_figures(
     count = int(np.count_nonzero(given))
     return VendorFigures.of(
         count,
-        {
-            "measure": np.repeat(list(fields), len(times))[given],
-            "file": np.full(count, strings.code(path.name)),
-            "step": np.tile(times.step, len(fields))[given],
-            "value_ns": values[given],
-            "tolerance_ns": np.full(count, tolerance_ns),
-        },
+        measure=np.repeat(list(fields), len(times))[given],
+        file=strings.code(path.name),
+        step=np.tile(times.step, len(fields))[given],
+        value_ns=values[given],
+        tolerance_ns=tolerance_ns,
     )
 
 
@@ -183,13 +181,11 @@ def read_operator_sums(
                 counts[name] = counts.get(name, 0) + count
     return VendorFigures.of(
         len(sums),
-        {
-            "measure": np.full(len(sums), Measure.OPERATOR),
-            "file": np.full(len(sums), strings.code(paths[0].name) if paths else NO_NAME),
-            "name": strings.codes(sums),
-            "value_ns": list(sums.values()),
-            "tolerance_ns": [max(OPERATOR_SUM_NS, count) for count in counts.values()],
-        },
+        measure=Measure.OPERATOR,
+        file=strings.code(paths[0].name) if paths else NO_NAME,
+        name=strings.codes(sums),
+        value_ns=list(sums.values()),
+        tolerance_ns=[max(OPERATOR_SUM_NS, count) for count in counts.values()],
     )
 
 

@@ -332,8 +332,7 @@ def _read_queue_lines(path: Path, losses: LossLog) -> Iterator[QueueLines]:
 
 
 def _add_batches(into: TablesBuilder, queue: Queue, **columns: Int64) -> None:
-    count = len(columns["step"])
-    into.add(QueueRecords.of(count, {"queue": np.full(count, int(queue)), **columns}))
+    into.add(QueueRecords.of(len(columns["step"]), columns, queue=int(queue)))
 
 
 def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whole_ns: bool) -> None:

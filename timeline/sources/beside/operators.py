@@ -155,7 +155,7 @@ def _add_cpu_runs(
             source,
             level,
             kind=kind[groups.first],
-            core=np.full(len(count), into.strings.code(AI_CPU)),
+            core=into.strings.code(AI_CPU),
             count=count,
             total_ns=total_ns,
             mean_ns=np.where(total_ns == NO_TIME, NO_TIME, _mean(total_ns, count)),
@@ -166,11 +166,10 @@ def _add_cpu_runs(
 
 
 def _add_sums(
-    into: TablesBuilder, source: OperatorSource, level: RunLevel, **columns: Int64 | Codes
+    into: TablesBuilder, source: OperatorSource, level: RunLevel, **columns: Int64 | Codes | int
 ) -> None:
-    count = len(columns["kind"])
-    shared = {"source": np.full(count, source), "level": np.full(count, level)}
-    into.add(OperatorSums.of(count, shared | columns))
+    count = len(np.asarray(columns["kind"]))
+    into.add(OperatorSums.of(count, columns, source=source, level=level))
 
 
 def _add_core_sums(into: TablesBuilder, kind: Codes, count: Int64, total_ns: Int64) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
@@ -97,14 +96,12 @@ def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) ->
     damage.add_lines("means that break off, without their last time", block.lines[mean & cut])
     steps = Steps.of(
         len(block),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "graph": constant(NO_GRAPH, len(block), np.int64),
-            "iteration": iteration,
-            "fp_start_ns": _mark_ns(block, "fp_point"),
-            "bp_end_ns": _mark_ns(block, "bp_point"),
-        },
+        start_ns=start_ns,
+        end_ns=end_ns,
+        graph=NO_GRAPH,
+        iteration=iteration,
+        fp_start_ns=_mark_ns(block, "fp_point"),
+        bp_end_ns=_mark_ns(block, "bp_point"),
     )
     parts, reduces = _reduces(block, iteration, good, cut, strings)
     return StepTicks(steps.take(good), parts, reduces, _means_of(block, mean), _numbers_of(block))
@@ -148,14 +145,12 @@ def _reduces(
         shared = {
             "start_ns": start_ns[rows],
             "end_ns": end_ns[rows],
-            "graph": np.full(count, NO_GRAPH),
+            "graph": NO_GRAPH,
             "iteration": iteration[rows],
         }
-        kind = np.full(count, StepPart.REDUCE)
-        parts.append(StepParts.of(count, shared | {"number": np.full(count, number), "kind": kind}))
+        parts.append(StepParts.of(count, shared, number=number, kind=StepPart.REDUCE))
         codes = {"name": strings.code(name), "group": strings.code(GROUP)}
-        named = {key: np.full(count, code) for key, code in codes.items()}
-        reduces.append(CommunicationOps.of(count, shared | named))
+        reduces.append(CommunicationOps.of(count, shared, **codes))
     return StepParts.concat(parts), CommunicationOps.concat(reduces)
 
 
@@ -234,8 +229,8 @@ def _read_marks(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
 
 def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:
-    names = {"fp_start": into.strings.code(fp_start), "bp_end": into.strings.code(bp_end)}
-    into.add(StepPoints.of(1, {"graph": [graph], **{key: [code] for key, code in names.items()}}))
+    code = into.strings.code
+    into.add(StepPoints.of(1, graph=graph, fp_start=code(fp_start), bp_end=code(bp_end)))
 
 
 def ticks_ns(block: Block, name: str) -> Int64:

@@ -205,19 +205,17 @@ class _Reader(LostRows):
         compute = compute_by_type(task_type, self.strings)
         return Tasks.of(
             count,
-            {
-                "start_ns": self.clock.moments_ns(found.start_ticks),
-                "end_ns": self.clock.moments_ns(found.end_ticks),
-                "device": constant(NO_ID if device is None else device, count, np.int64),
-                "stream": stream if log.knows_streams else constant(NO_ID, count, np.int64),
-                "task": task,
-                "context": np.where(inside, context, NO_CONTEXT),
-                "name": self._names(log, found, kind, types),
-                "task_type": task_type,
-                "op_type": np.where(compute, task_type, NO_NAME),
-                "compute": compute,
-                "copy": copies[kind],
-            },
+            start_ns=self.clock.moments_ns(found.start_ticks),
+            end_ns=self.clock.moments_ns(found.end_ticks),
+            device=NO_ID if device is None else device,
+            stream=stream if log.knows_streams else constant(NO_ID, count, np.int64),
+            task=task,
+            context=np.where(inside, context, NO_CONTEXT),
+            name=self._names(log, found, kind, types),
+            task_type=task_type,
+            op_type=np.where(compute, task_type, NO_NAME),
+            compute=compute,
+            copy=copies[kind],
         )
 
     def _names(

@@ -19,7 +19,6 @@ from timeline.columns.columns import (
     column,
     take,
 )
-from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_as_met, distinct_pairs, distinct_values
 from timeline.columns.interner import Interner
 from timeline.columns.nesting import innermost
@@ -74,13 +73,11 @@ def build_arrows(
     count = len(source)
     return Flows.of(
         count,
-        {
-            "category": constant(strings.code(category), count, np.int32),
-            "source_kind": constant(FlowEnd.HOST, count, np.int64),
-            "source_row": source,
-            "target_kind": constant(kind, count, np.int64),
-            "target_row": target,
-        },
+        category=strings.code(category),
+        source_kind=FlowEnd.HOST,
+        source_row=source,
+        target_kind=kind,
+        target_row=target,
     )
 
 
@@ -231,13 +228,11 @@ class FlowReader:
         whole = (target != NOT_BOUND) & (source != NOT_BOUND)
         flows = Flows.of(
             len(whole),
-            {
-                "category": ends.category[np.where(started, start, end)],
-                "source_kind": np.where(started, kind[start], NOT_BOUND),
-                "source_row": source,
-                "target_kind": np.where(ended, kind[end], NOT_BOUND),
-                "target_row": target,
-            },
+            category=ends.category[np.where(started, start, end)],
+            source_kind=np.where(started, kind[start], NOT_BOUND),
+            source_row=source,
+            target_kind=np.where(ended, kind[end], NOT_BOUND),
+            target_row=target,
         )
         elsewhere = ~np.array([True, *map(is_read, self._lanes)], np.bool_)
         away = elsewhere[np.append(ends.lane, NOT_BOUND) + 1]  # what is not bound is not away

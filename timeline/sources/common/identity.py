@@ -296,12 +296,10 @@ def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMemb
     ]
     return GroupMembers.of(
         len(rows),
-        {
-            "group": strings.codes(group.group for group, _, _ in rows),
-            "name": strings.codes(group.name for group, _, _ in rows),
-            "rank": [rank for _, rank, _ in rows],
-            "size": [size for _, _, size in rows],
-        },
+        group=strings.codes(group.group for group, _, _ in rows),
+        name=strings.codes(group.name for group, _, _ in rows),
+        rank=[rank for _, rank, _ in rows],
+        size=[size for _, _, size in rows],
     )
 
 

@@ -413,14 +413,12 @@ def read_step_table(path: Path, device: int | None, damage: LossLog) -> tuple[St
         damage.add_lines("rows without a step, an end and a length", block.lines[of_device & ~good])
         found = Steps.of(
             len(block),
-            {
-                "graph": block.integers(_GRAPH, NO_GRAPH),
-                "iteration": iteration,
-                "start_ns": end_ns - np.where(good, length_ns, 0),
-                "end_ns": end_ns,
-                "fp_start_ns": _marks_ns(block, _FP_START),
-                "bp_end_ns": _marks_ns(block, _BP_END),
-            },
+            graph=block.integers(_GRAPH, NO_GRAPH),
+            iteration=iteration,
+            start_ns=end_ns - np.where(good, length_ns, 0),
+            end_ns=end_ns,
+            fp_start_ns=_marks_ns(block, _FP_START),
+            bp_end_ns=_marks_ns(block, _BP_END),
         )
         steps.append(found.take(good))
         parts += _reduces(block, found, good)
@@ -444,14 +442,12 @@ def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
         count = len(block)
         reduces = StepParts.of(
             count,
-            {
-                "graph": steps.graph,
-                "iteration": steps.iteration,
-                "number": constant(number, count, np.int64),
-                "kind": constant(StepPart.REDUCE, count, np.int64),
-                "start_ns": start_ns,
-                "end_ns": end_ns,
-            },
+            graph=steps.graph,
+            iteration=steps.iteration,
+            number=number,
+            kind=StepPart.REDUCE,
+            start_ns=start_ns,
+            end_ns=end_ns,
         )
         parts.append(reduces.take(good & (start_ns > 0)))
     return parts

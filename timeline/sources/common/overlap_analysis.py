@@ -113,13 +113,11 @@ def sum_segments(
     known = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
     return VendorFigures.of(
         len(known),
-        {
-            "measure": list(known),
-            "file": np.full(len(known), strings.code(file), np.int32),
-            "step": np.full(len(known), NO_ID if step < 0 else step, np.int64),
-            "value_ns": [int(lengths_ns.sum()) for lengths_ns in known.values()],
-            "tolerance_ns": [SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
-        },
+        measure=list(known),
+        file=strings.code(file),
+        step=NO_ID if step < 0 else step,
+        value_ns=[int(lengths_ns.sum()) for lengths_ns in known.values()],
+        tolerance_ns=[SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
     )
 
 
@@ -251,18 +249,16 @@ def find_marked_ops(
     tasks, which = tasks.take(rows), np.searchsorted(codes, message[rows])
     made = CommunicationOps.of(
         len(rows),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "group": strings.codes(f"Group {mark.group}" for mark in marks)[which],
-            "group_name": strings.codes(mark.group for mark in marks)[which],
-            "name": strings.codes(mark.op for mark in marks)[which],
-            "graph": tasks.graph,
-            "connection": tasks.connection,
-            "launch_ns": tasks.launch_ns,
-            "count": np.array([mark.count for mark in marks], np.int64)[which],
-            "data_type": strings.codes(mark.data_type for mark in marks)[which],
-        },
+        start_ns=tasks.start_ns,
+        end_ns=tasks.end_ns,
+        group=strings.codes(f"Group {mark.group}" for mark in marks)[which],
+        group_name=strings.codes(mark.group for mark in marks)[which],
+        name=strings.codes(mark.op for mark in marks)[which],
+        graph=tasks.graph,
+        connection=tasks.connection,
+        launch_ns=tasks.launch_ns,
+        count=np.array([mark.count for mark in marks], np.int64)[which],
+        data_type=strings.codes(mark.data_type for mark in marks)[which],
     )
     return made.take(~_are_listed(made, listed, strings))
 

@@ -186,21 +186,20 @@ def _calls(
     names: DatabaseNames, layer: str, raw: dict[str, Int64], ids: Int64, level: Codes
 ) -> HostEvents:
     count = len(ids)
-    none = constant(NO_ID, count, np.int64)
     thread = raw["globalTid"]
     return HostEvents.of(
         count,
         {
             "start_ns": raw["startNs"],
             "end_ns": raw["endNs"],
-            "layer": constant(names.strings.code(layer), count, np.int32),
+            "layer": names.strings.code(layer),
             "process": compute_in_chunks(np.int64, lambda ids: ids >> THREAD_BITS, thread),
             "thread": compute_in_chunks(
                 np.int64, lambda ids: np.where(ids == NO_ID, NO_ID, ids & THREAD_MASK), thread
             ),
             "name": names.codes(ids),
             "level": level,
-            "connection": raw["connectionId"] if layer == "CANN" else none,
+            "connection": raw["connectionId"] if layer == "CANN" else NO_ID,
         }
         | (
             {"shapes": names.input_shapes(raw["inputShapes"], raw["inputDtypes"])}

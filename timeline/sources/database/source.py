@@ -416,18 +416,16 @@ class _Reader(LostRows):
         group, label = self._groups(raw["groupName"])
         ops = CommunicationOps.of(
             len(graph),
-            {
-                "start_ns": raw["startNs"],
-                "end_ns": raw["endNs"],
-                "group": group,
-                "group_name": label,
-                "name": self.names.codes(raw["opName"]),
-                "graph": graph,
-                "connection": IDS["connection"].given(raw["connectionId"]),
-                "count": raw["count"],
-                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
-                "algorithm": self.names.codes(raw["algType"]),
-            },
+            start_ns=raw["startNs"],
+            end_ns=raw["endNs"],
+            group=group,
+            group_name=label,
+            name=self.names.codes(raw["opName"]),
+            graph=graph,
+            connection=IDS["connection"].given(raw["connectionId"]),
+            count=raw["count"],
+            data_type=self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
+            algorithm=self.names.codes(raw["algType"]),
         )
         here = np.ones(len(ops), np.bool_)
         if self.device is not None:
@@ -463,15 +461,13 @@ class _Reader(LostRows):
         )
         return CommunicationOps.of(
             len(first),
-            {
-                "start_ns": tasks.start_ns[rows[first]],
-                "end_ns": end_ns,
-                "group": group,
-                "group_name": label,
-                "name": self.names.codes(which[1][first]),
-                "graph": tasks.graph[rows[first]],
-                "connection": tasks.connection[rows[first]],
-            },
+            start_ns=tasks.start_ns[rows[first]],
+            end_ns=end_ns,
+            group=group,
+            group_name=label,
+            name=self.names.codes(which[1][first]),
+            graph=tasks.graph[rows[first]],
+            connection=tasks.connection[rows[first]],
         )
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
@@ -547,13 +543,11 @@ class _Reader(LostRows):
         count = len(raw["id"])
         return Steps.of(
             count,
-            {
-                "start_ns": raw["startNs"],
-                "end_ns": raw["endNs"],
-                "iteration": raw["id"],
-                "graph": np.full(count, NO_GRAPH),
-                "host": np.ones(count, np.bool_),
-            },
+            start_ns=raw["startNs"],
+            end_ns=raw["endNs"],
+            iteration=raw["id"],
+            graph=NO_GRAPH,
+            host=True,
         )
 
 
@@ -569,7 +563,7 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
             "context": IDS["context"].given(raw["contextId"]),
             "graph": IDS["graph"].given(raw["modelId"]),
             "connection": IDS["connection"].given(raw["connectionId"]),
-            "name": constant(NO_NAME, len(row), np.int32),
+            "name": NO_NAME,
             "compute": row >= 0,
         }
         | ({"device": raw["deviceId"]} if "deviceId" in raw else {}),

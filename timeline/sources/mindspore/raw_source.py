@@ -194,17 +194,15 @@ def _tasks_of(found: TaskIntervals, operators: _Operators, strings: StringPool) 
     named = operators.name[task] != NO_NAME
     tasks = Tasks.of(
         len(task),
-        {
-            "start_ns": found.start_ticks.astype(np.int64) * TICK_NS,
-            "end_ns": found.end_ticks.astype(np.int64) * TICK_NS,
-            "stream": stream,
-            "task": task,
-            "name": np.where(named, operators.name[task], strings.code("not named")),
-            "task_type": np.where(named, strings.code(AI_CORE), NO_NAME),
-            "op_type": operators.op_type[task],
-            "blocks": operators.blocks[task],
-            "compute": named,
-        },
+        start_ns=found.start_ticks.astype(np.int64) * TICK_NS,
+        end_ns=found.end_ticks.astype(np.int64) * TICK_NS,
+        stream=stream,
+        task=task,
+        name=np.where(named, operators.name[task], strings.code("not named")),
+        task_type=np.where(named, strings.code(AI_CORE), NO_NAME),
+        op_type=operators.op_type[task],
+        blocks=operators.blocks[task],
+        compute=named,
     )
     return tasks.take(np.lexsort((tasks.stream, tasks.start_ns)))
 
@@ -242,14 +240,12 @@ def read_training_trace(events: RecordArray, strings: StringPool, rank: int) -> 
     start_ns = np.concatenate([fp_ns[:1], end_ns[:-1]])
     steps = Steps.of(
         count,
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "graph": np.full(count, NO_GRAPH),
-            "iteration": np.arange(1, count + 1),
-            "fp_start_ns": fp_ns,
-            "bp_end_ns": bp_ns,
-        },
+        start_ns=start_ns,
+        end_ns=end_ns,
+        graph=NO_GRAPH,
+        iteration=np.arange(1, count + 1),
+        fp_start_ns=fp_ns,
+        bp_end_ns=bp_ns,
     )
     good = start_ns != NO_TIME
     reduce = inside & (tag > BP_END) & (tag < STEP_END)
@@ -282,13 +278,12 @@ def _reduces(
     shared = {
         "start_ns": time_ns[starts],
         "end_ns": time_ns[starts + 1],
-        "graph": np.full(count, NO_GRAPH),
+        "graph": NO_GRAPH,
         "iteration": step[starts],
     }
     named = zip(stream[starts].tolist(), (number[starts] // 2).tolist(), strict=True)
     names = strings.codes(f"stream_{stream_id}_{place}" for stream_id, place in named)
-    numbered = {"number": count_turns(step[starts]), "kind": np.full(count, StepPart.REDUCE)}
-    parts = StepParts.of(count, shared | numbered)
-    group = np.full(count, strings.code(GROUP))
-    ops = CommunicationOps.of(count, shared | {"name": names, "group": group})
+    number = count_turns(step[starts])
+    parts = StepParts.of(count, shared, number=number, kind=StepPart.REDUCE)
+    ops = CommunicationOps.of(count, shared, name=names, group=strings.code(GROUP))
     return parts, ops, len(step) - 2 * count

@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64
-from timeline.columns.constant import constant
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -117,12 +116,10 @@ def read_hccl_files(
 def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:
     return CommunicationOps.of(
         1,
-        {
-            "start_ns": [tasks.start_ns.min()],
-            "end_ns": [tasks.end_ns.max()],
-            "group": [strings.code(GROUP)],
-            "name": [tasks.op[0]],
-        },
+        start_ns=[tasks.start_ns.min()],
+        end_ns=[tasks.end_ns.max()],
+        group=[strings.code(GROUP)],
+        name=[tasks.op[0]],
     )
 
 
@@ -139,24 +136,20 @@ def _planes(events: Sequence[_Event], strings: StringPool, op: int) -> PlaneTask
 
     return PlaneTasks.of(
         count,
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "group": constant(strings.code(GROUP), count, np.int32),
-            "plane": [number(event.tid, NO_ID) for event in events],
-            "name": strings.codes(event.name for event in events),
-            "op": constant(op, count, np.int32),
-            "source_rank": ids("src rank"),
-            "target_rank": ids("dst rank"),
-            "size_bytes": ids("size(Byte)", "size"),
-            "notify": codes("notify id", "notify_id"),
-            "transport": codes("transport type"),
-            "link": codes("link type"),
-            "data_type": codes("data type"),
-            "bandwidth": [
-                value if isinstance(value, (int, float)) else np.nan for value in bandwidths
-            ],
-        },
+        start_ns=start_ns,
+        end_ns=end_ns,
+        group=strings.code(GROUP),
+        plane=[number(event.tid, NO_ID) for event in events],
+        name=strings.codes(event.name for event in events),
+        op=op,
+        source_rank=ids("src rank"),
+        target_rank=ids("dst rank"),
+        size_bytes=ids("size(Byte)", "size"),
+        notify=codes("notify id", "notify_id"),
+        transport=codes("transport type"),
+        link=codes("link type"),
+        data_type=codes("data type"),
+        bandwidth=[value if isinstance(value, (int, float)) else np.nan for value in bandwidths],
     )
 
 

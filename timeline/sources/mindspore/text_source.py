@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Int64
-from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.layers import Layer
@@ -57,7 +56,7 @@ def read_device_rows(
         columns = {
             "stream": block.integers("stream_id", NO_ID),
             "name": block.codes("op_name", strings, str.strip),
-            "task_type": constant(strings.code(AI_CORE), len(block), np.int32),
+            "task_type": strings.code(AI_CORE),
         }
         parts.append(_timed_tasks(block, times_ns, columns, "a duration", damage))
     tasks = Tasks.concat(parts)
@@ -86,8 +85,7 @@ def read_aicpu_rows(
     for block in read_blocks(path, None, ("run_start",), damage, RowShape.ENDED):
         column = "kernel_type" if "kernel_type" in block else "op_type"
         names = block.codes(column, strings, str.strip)
-        task_type = constant(strings.code(AI_CPU), len(block), np.int32)
-        columns = {"name": names, "op_type": names, "task_type": task_type}
+        columns = {"name": names, "op_type": names, "task_type": strings.code(AI_CPU)}
         parts.append(_timed_tasks(block, _times_ns(block), columns, "an end", damage))
     return Tasks.concat(parts), damage.omissions(rank)
 
@@ -103,8 +101,8 @@ def _timed_tasks(
     start_ns, end_ns = times_ns
     good = (start_ns != NO_TIME) & (end_ns != NO_TIME)
     damage.add_lines(f"rows without a start and {end}", block.lines[~good])
-    shared = {"start_ns": start_ns, "end_ns": end_ns, "compute": np.ones(len(block), np.bool_)}
-    return Tasks.of(len(block), {**columns, **shared}).take(good)
+    tasks = Tasks.of(len(block), columns, start_ns=start_ns, end_ns=end_ns, compute=True)
+    return tasks.take(good)
 
 
 def _times_ns(block: Block) -> tuple[Int64, Int64]:

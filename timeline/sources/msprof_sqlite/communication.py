@@ -240,7 +240,7 @@ def read_communication(
 def _sizes(group: Codes, ranks: Int64) -> GroupMembers:
     """Return how many members groups have, by their ops."""
     first = group_by(len(group), [group, ranks]).first
-    return GroupMembers.of(len(first), {"group": group[first], "size": ranks[first]})
+    return GroupMembers.of(len(first), group=group[first], size=ranks[first])
 
 
 def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:

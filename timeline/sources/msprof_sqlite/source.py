@@ -139,14 +139,12 @@ def _parts(
     step, _ = common_keys([graph, iteration], [graph[:0], iteration[:0]])
     return StepParts.of(
         len(start_ns),
-        {
-            "start_ns": start_ns,
-            "end_ns": clock.counted_ns(raw[end]),
-            "graph": graph,
-            "iteration": iteration,
-            "number": ordinals(step, start_ns),
-            "kind": np.full(len(start_ns), kind),
-        },
+        start_ns=start_ns,
+        end_ns=clock.counted_ns(raw[end]),
+        graph=graph,
+        iteration=iteration,
+        number=ordinals(step, start_ns),
+        kind=kind,
     )
 
 

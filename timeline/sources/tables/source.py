@@ -339,12 +339,10 @@ def build_steps(rows: KernelTable) -> Steps:
     steps = group_by(len(held), [held.graph, held.iteration])
     return Steps.of(
         len(steps.first),
-        {
-            "start_ns": steps.least(held.start_ns),
-            "end_ns": steps.greatest(held.end_ns),
-            "graph": held.graph[steps.first],
-            "iteration": held.iteration[steps.first],
-        },
+        start_ns=steps.least(held.start_ns),
+        end_ns=steps.greatest(held.end_ns),
+        graph=held.graph[steps.first],
+        iteration=held.iteration[steps.first],
     )
 
 
@@ -469,15 +467,13 @@ def _ops_of(measured: MeasuredOps, strings: StringPool, damage: LossLog) -> Comm
         damage.add("ops without a time", f"op {np.argmin(timed) + 1}", int((~timed).sum()))
     ops = CommunicationOps.of(
         len(measured),
-        {
-            "start_ns": measured.start_ns,
-            "end_ns": measured.start_ns + measured.elapsed_ns,
-            "group": label_groups(measured.group, strings),
-            "name": measured.name,
-            "graph": np.full(len(measured), NO_GRAPH),
-            "iteration": measured.step,
-            "moved_bytes": measured.moved_bytes,
-        },
+        start_ns=measured.start_ns,
+        end_ns=measured.start_ns + measured.elapsed_ns,
+        group=label_groups(measured.group, strings),
+        name=measured.name,
+        graph=NO_GRAPH,
+        iteration=measured.step,
+        moved_bytes=measured.moved_bytes,
     ).take(timed)
     return ops.take(np.argsort(ops.start_ns, kind="stable"))
 
@@ -507,11 +503,5 @@ def _place_steps(sums: ParallelTimes, ops: CommunicationOps) -> Steps:
             is_placed = True
         upto_ns = int(end_ns[at])
     return Steps.of(
-        len(sums),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "graph": np.full(len(sums), NO_GRAPH),
-            "iteration": sums.step,
-        },
+        len(sums), start_ns=start_ns, end_ns=end_ns, graph=NO_GRAPH, iteration=sums.step
     )
