@@ -108,14 +108,11 @@ def spelled(slices: list[Shown]) -> set[object]:
     }
 
 
-@pytest.mark.parametrize("suffix", [".pftrace", ".json"])
-def test_hccl_tasks_of_which_little_is_known_are_drawn(
-    shelf: ProfileShelf, tmp_path: Path, suffix: str
-) -> None:
+def test_hccl_tasks_of_which_little_is_known_are_drawn(shelf: ProfileShelf, tmp_path: Path) -> None:
     """They are named as their device tasks, on one row below their group, without invented ids."""
     profile = changed(shelf, tmp_path / "run", to_lowest_level)
-    whole, before = drawn(shelf.get("torch-db").path, tmp_path / f"before{suffix}")
-    report, after = drawn(profile.path, tmp_path / f"after{suffix}")
+    whole, before = drawn(shelf.get("torch-db").path, tmp_path / "before.pftrace")
+    report, after = drawn(profile.path, tmp_path / "after.pftrace")
     planes = [one for one in after if "Plane" in one.row]
     assert {one.row.rpartition("Plane")[2] for one in planes} == {" not given"}
     assert len(planes) == sum("Plane" in one.row for one in before) > 0

@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from simulator.simulation import make_run
 from simulator.writers.mindspore.display import write_mindspore_display
 from simulator.writers.mindspore.text import device_ns
-from tests.support.examples import at_most
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
@@ -187,29 +184,6 @@ def event(number: int, **fields: Any) -> dict[str, Any]:
     return made | fields
 
 
-@given(st.integers(0, 40), st.data())
-@settings(max_examples=at_most(50))
-def test_any_prefix_gives_its_events(
-    tmp_path_factory: pytest.TempPathFactory, count: int, data: st.DataObject
-) -> None:
-    """A file that breaks off at any byte gives every event that is whole before that byte."""
-    events = [event(number, args={"fullname": '},{"name": 1'}) for number in range(count)]
-    pieces = [json.dumps(one) for one in events]
-    whole = "[" + ",".join(pieces) + "]"
-    stop = data.draw(st.integers(1, len(whole)))
-    path = tmp_path_factory.mktemp("prefix") / "timeline_display_0.json"
-    path.write_text(whole[:stop], encoding="utf-8")
-    ends = np.cumsum([1] + [len(piece) + 1 for piece in pieces]).tolist()[1:]
-    wanted = [one["ts"] for one, end in zip(events, ends, strict=True) if end - 1 <= stop]
-    if not wanted and stop < len(whole):
-        with pytest.raises(SourceError, match="holds no event that can be read"):
-            read_display(path, StringPool(), 0)
-        return
-    found = read_display(path, StringPool(), 0)
-    assert found.tasks.start_ns.tolist() == [start * 1000 for start in wanted]
-    assert (found.omissions == ()) == (stop == len(whole))
-
-
 @pytest.mark.parametrize(
     ("text", "tasks", "omitted"),
     [
@@ -260,19 +234,6 @@ def test_unusable_display(tmp_path: Path, text: str, found: str) -> None:
     path.write_text(text, encoding="utf-8")
     with pytest.raises(SourceError, match=found):
         records_of(tmp_path)
-
-
-def test_garbage_in_the_middle(tmp_path: Path) -> None:
-    """Events around bytes that are no JSON are read; where those are stands in the report."""
-    pieces = [json.dumps(event(number)) for number in range(20_000)]
-    pieces[15_000] = '{"name": "x", \x00\x00\x00}'
-    path = tmp_path / "timeline_display_0.json"
-    path.write_text("[" + ",".join(pieces) + "]", encoding="utf-8")
-    records = records_of(tmp_path)
-    assert len(records.tasks) == 19_999
-    at = 1 + sum(len(piece) + 1 for piece in pieces[:15_000]) + pieces[15_000].index("\0")
-    reason = "timeline_display_0.json: places that are not valid JSON, the first at byte {}"
-    assert lost_rows(records) == {reason.format(at): 1}
 
 
 # -- real data ---------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections import Counter as Multiset
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +23,6 @@ from simulator.writers.mindspore.text import (
 )
 from simulator.writers.trace_json.mindspore import write_mindspore_timeline
 from simulator.writers.trace_json.mindstudio import write_mindstudio
-from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.examples import at_most
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
@@ -496,17 +494,3 @@ def test_real_profile_is_on_one_clock(real: Records) -> None:
     assert int(real.tasks.end_ns.max()) < last
     inside = (real.parts.start_ns >= first) & (real.parts.end_ns <= last)
     assert inside.all()
-
-
-def test_real_picture(tmp_path: Path, real: Records) -> None:
-    """The exported trace holds each task of the text once, at its place."""
-    processor = loaded_export(REAL, tmp_path)
-    drawn = drawn_slices(processor, "Ascend Hardware")
-    lines = (REAL / "profiler" / "output_timeline_data_1.txt").read_text().splitlines()[1:]
-    wanted: Multiset[tuple[str, int, int]] = Multiset()
-    for line in lines:
-        name, _, start, length = line.split(",")
-        whole, _, digits = start.partition(".")
-        start_ns = int(whole) * 10**6 + int(digits.ljust(6, "0"))
-        wanted[name, start_ns, round(float(length) * 1e6)] += 1
-    assert Multiset((one.name, one.start_ns, one.duration_ns) for one in drawn) == wanted
