@@ -194,7 +194,7 @@ class FlopRows(ColumnTable):
     level: Int64 = column(np.int64)
     name: Codes = column(np.int32, NO_NAME)
     parent: Codes = column(np.int32, NO_NAME)
-    """The scope around a scope; a scope is told by its name and that together."""
+    """The scope around a scope; its name and that together identify a scope."""
     step: Int64 = column(np.int64, NO_ID)
     unit: Int64 = column(np.int64, FlopUnit.ALL)
     flop: Int64 = column(np.int64, NO_ID)

@@ -199,7 +199,7 @@ class StepPart(enum.IntEnum):
 
 
 class StepParts(Spans):
-    """Reduces and data fetches inside steps, told apart by `kind` (StepPart)."""
+    """Reduces and data fetches inside steps, distinguished by `kind` (StepPart)."""
 
     graph: Int64 = column(np.int64)
     iteration: Int64 = column(np.int64)
@@ -288,7 +288,7 @@ class OmissionCode(str, enum.Enum):
     NO_TASK = "no_task"
     """Of the host or of HCCL, of which the device recorded nothing."""
     REPEATED = "repeated"
-    """There twice, or told better by other records."""
+    """There twice, or better known from other records."""
     FFTS_WHOLE = "ffts_whole"
     """FFTS+ tasks as a whole, beside their sub-tasks."""
     IDLE_COUNTER = "idle_counter"
@@ -367,7 +367,7 @@ class Records:
     communication_rule: CommunicationRule = CommunicationRule()
     numbered_ops: bool = True
     """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
-    they say what ops do, and ops are told apart by the order in which they were launched."""
+    they say what ops do, and ops are distinguished by the order in which they were launched."""
     host_offset_ns: int = 0
     """What host times were moved by, so that nothing starts before the call that launched it."""
     members: GroupMembers = field(default_factory=GroupMembers.empty)

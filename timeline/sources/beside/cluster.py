@@ -113,7 +113,7 @@ def _whole(value: object, least: int) -> int:
 
 
 def _read_strategy(path: Path, _: LossLog, into: TablesBuilder) -> None:
-    """Read parallel_strategy_R.json; a file without `config` tells of the graph alone."""
+    """Read parallel_strategy_R.json; a file without `config` holds only the graph."""
     config = read_json(path).get("config")
     if not isinstance(config, dict):
         return
@@ -133,8 +133,8 @@ def _stage_devices(stages: object) -> tuple[int | None, int | None]:
 
 def _read_profiler_info(path: Path, _: LossLog, into: TablesBuilder) -> None:
     info = read_json(path)
-    told = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
-    _add_strategy(ParallelSource.PROFILER_INFO, path, into, *told)
+    values = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
+    _add_strategy(ParallelSource.PROFILER_INFO, path, into, *values)
 
 
 def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:
@@ -250,7 +250,7 @@ def _ops_of(
 ) -> Iterator[tuple[int, ...]]:
     """Return the columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
 
-    Files of some versions tell of no ops.
+    Files of some versions hold no ops.
     """
     sums: dict[str, list[int]] = {}
     for name, figures in _object(text, losses, where).items() if text else ():

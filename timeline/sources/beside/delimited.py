@@ -247,7 +247,7 @@ def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[R
 def _find_cells(
     rows: Iterator[Row], cells: Sequence[Cell], losses: LossLog
 ) -> dict[Cell, tuple[int, Unit]]:
-    """Find cells in the header: where each lies in a row, and its unit if the header tells that.
+    """Find cells in the header: where each lies in a row, and its unit if the header gives one.
 
     Nothing is found where there is no header, or where it lacks a cell that is needed.
     """

@@ -39,7 +39,7 @@ class HostClock:
     """The relation of the steady clock of a host, its raw clock and wall time.
 
     wall: whether the records hold wall time; otherwise they are on the raw monotonic clock.
-    steady_ns, raw_ns: what turns either clock into wall time, None if nothing tells. A raw
+    steady_ns, raw_ns: what turns either clock into wall time, None if unknown. A raw
     clock is never corrected; a steady one is, so the two drift apart while a host runs. span_ns:
     the first and the last time of the records: a steady time that has to be taken for a raw one,
     and lies further than they can drift apart from those, is on no clock that is known.

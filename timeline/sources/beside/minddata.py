@@ -374,7 +374,7 @@ def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whol
 
 
 def _read_enqueued(into: TablesBuilder, path: Path, losses: LossLog) -> None:
-    """Read records `Enqueue data to dp, .. index:i, size:n`, parted by NUL, of any length."""
+    """Read records `Enqueue data to dp, .. index:i, size:n`, separated by NUL, of any length."""
     batches: list[tuple[bytes, ...]] = []
     damaged = 0
     for record in _split_records(path):
@@ -405,7 +405,7 @@ def _split_records(path: Path) -> Iterator[bytes]:
 
 @dataclass
 class _Operation:
-    """An operation of the pipeline as a file tells it; sizes is None if it has no queue."""
+    """An operation of the pipeline, of a file; sizes is None if it has no queue."""
 
     op: int
     kind: str

@@ -138,7 +138,7 @@ def _add_cpu_runs(
 ) -> None:
     """Sum up runs on AI CPUs by type, and by operator.
 
-    kind, name: (n,) codes of its strings, the latter where the run tells more than a type.
+    kind, name: (n,) codes of its strings, the latter where the run has more than a type.
     lengths_ns: (n,) each: how long it took in all, until it was dispatched, and how long it ran.
     """
     named = np.where(name == kind, np.int32(NO_NAME), name)
@@ -355,13 +355,13 @@ def _steps_of(
         yield number, items
 
 
-def _shapes_of(told: object) -> str:
-    """Return shapes as kernel tables spell them: sizes parted by commas, inputs by semicolons."""
-    if isinstance(told, str):
-        told = told.replace("],", "];").split(";")
-    if not isinstance(told, list):
+def _shapes_of(value: object) -> str:
+    """Return shapes as in kernel tables: commas between sizes, semicolons between inputs."""
+    if isinstance(value, str):
+        value = value.replace("],", "];").split(";")
+    if not isinstance(value, list):
         return ""
-    shapes = [sizes_of_shape(shape) for shape in told]
+    shapes = [sizes_of_shape(shape) for shape in value]
     return ";".join("" if shape is None else ",".join(map(str, shape)) for shape in shapes)
 
 

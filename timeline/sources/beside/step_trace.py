@@ -64,7 +64,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
 
     A step starts where the one before ends, so it holds the wait for data. The last row, which is
     the mean of the others, is no step: its number is a dash or 0. A FP or BP point
-    of 0 means that there is none. Reduce columns come in threes, in either order, so they are told
+    of 0 means that there is none. Reduce columns come in threes, in either order, so they are known
     by their suffixes; a start of 0 means that the step has no such reduce.
 
     Raises:
@@ -171,7 +171,7 @@ _FIRST_LINE = 2
 """Of rows; a step 0 there is a step."""
 _TICKS_IN_MICROSECOND = 100
 _FP_START, _BP_END = "1", "2"
-"""Tags in what the framework tells of the marks."""
+"""Tags in the framework's data on the marks."""
 _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 

@@ -162,7 +162,7 @@ def scaled(values: Float64, factor: int | Int64) -> Float64:
 
 
 def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
-    """Return sizes in bytes, if the digits of all are fine enough to tell; else as they are.
+    """Return sizes in bytes, if the digits of all are fine enough; else as they are.
 
     >>> whole_bytes(np.array([935.9951171875]), "MB")
     (array([9.81462016e+08]), 'B')
@@ -314,7 +314,7 @@ class CounterReader:
         )
 
     def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
-        """Return one table for each sampled arg; those named *_id only tell series apart."""
+        """Return one table for each sampled arg; those named *_id only distinguish series."""
         ids = [key for key in part.keys if key.endswith("_id")]
         sampled = [key for key in part.keys if not key.endswith("_id")]
         labels, which = _labels({key: part.values(key) for key in ids}, len(part.time_ns))

@@ -226,7 +226,7 @@ def read_kernel_table(
 ) -> tuple[KernelTable, tuple[Omission, ...]]:
     """Read what all slices of a kernel table say of kernels; with a device, only its rows.
 
-    And what could not be read of it: the tasks of those rows are in the trace, but nothing tells
+    And what could not be read of it: the tasks of those rows are in the trace, but nothing says
     that they compute.
 
     Raises:

@@ -72,7 +72,7 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
 def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
     """Return the outer rule if free time lies before or after all else, else the inner one.
 
-    evidence: what the segments are called; without any that are busy they tell nothing.
+    evidence: what the segments are called; without any that are busy they say nothing.
     """
     timed = (overlap.start_ns != NO_TIME) & (overlap.end_ns >= overlap.start_ns)
     busy = np.isin(overlap.measure, [Measure.COMPUTING, Measure.COMMUNICATION]) & timed
@@ -126,7 +126,7 @@ EDGE_NS = 2
 
 
 def mark_compute_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
-    """Take tasks whose type does not tell for operators if they lie in computing segments.
+    """Take tasks of unclear type for operators if they lie in computing segments.
 
     A task that is called by its type ran no operator wherever it lies.
     """
@@ -170,11 +170,11 @@ def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
     return found
 
 
-def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> str | None:
+def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, source: str) -> str | None:
     """Return a remark on AI CPU tasks that do not count as computing, None without any.
 
     Args:
-        knower: what would tell which of them ran an operator, and is not there.
+        source: what would say which of them ran an operator, and is not there.
     """
     rows = run_on_ai_cpu(tasks.task_type, strings) & ~tasks.compute
     count = int(np.count_nonzero(rows))
@@ -184,7 +184,7 @@ def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> st
     counts = "does not count" if count == 1 else "do not count"
     return (
         f"{spell_count(count, 'AI CPU task')} ({spell_duration(length_ns)}) {counts} as "
-        f"computing: only {knower} would tell which of them ran operators."
+        f"computing: only {source} would tell which of them ran operators."
     )
 
 

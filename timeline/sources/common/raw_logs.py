@@ -19,7 +19,7 @@ from timeline.sources.files.opened import open_regular_file, source_errors_for
 BLOCK_BYTES = 1 << 22
 """What is read of a slice at a time."""
 ALIGNED_BYTES = 1 << 13
-"""The beginning of a slice that tells where its records begin."""
+"""The beginning of a slice, with the place where its records begin."""
 TRUSTED_FRACTION = 0.5
 """Where fewer records than this fraction are marked, they may begin elsewhere."""
 _SLICE = re.compile(r"(.+)\.slice_(\d+)")
@@ -79,7 +79,7 @@ class RecordReader:
 
     A record may straddle two slices. Where the first slices are gone, the rest of a record opens
     the log, and where the capture broke off, the beginning of one closes it: the marks of the
-    records tell which.
+    records say which.
     """
 
     log: Log

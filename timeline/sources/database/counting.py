@@ -40,7 +40,7 @@ def find_free_rule(
 ) -> FreeRule:
     """By which rule the writer of a database counts free time, and from when to when.
 
-    What it wrote itself (OVERLAP_ANALYSIS) tells, else the version of its schema.
+    What it wrote itself (OVERLAP_ANALYSIS) decides, else the version of its schema.
 
     Args:
         tasks: startNs, endNs and taskType of all its tasks, parents of FFTS+ tasks too.
@@ -83,8 +83,8 @@ def find_communication_rule(
 ) -> CommunicationRule:
     """Return what torch_npu took for communication when it summed up steps.
 
-    Its own sums tell; where they are not those of ops they come along, for whoever knows the
-    steps. Without any the date of the capture tells.
+    Its own sums are used; where they are not those of ops they come along, for whoever knows the
+    steps. Without any the date of the capture decides.
 
     step_sums_ns: what `read_communication_sums` found.
     """

@@ -134,7 +134,7 @@ class _Reader(LostRows):
         self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
         # Those of HCCL tasks may be known of the device task alone.
-        # Kernels that run communication are told from those that compute by their names.
+        # Kernels that run communication are distinguished from those that compute by their names.
         self.named = (
             wanted.with_names
             or not len(self.steps)
@@ -310,7 +310,7 @@ class _Reader(LostRows):
         return tasks, raw["globalTaskId"]
 
     def _with_compute_by_type(self, tasks: Tasks, types: Codes) -> Tasks:
-        """Tasks of which nothing but their type tells whether they compute."""
+        """Tasks of which only their type says whether they compute."""
         compute = compute_by_type(types, self.strings)
         found = replace(
             tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
@@ -325,7 +325,7 @@ class _Reader(LostRows):
     def _compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
         """Return what is known of the tasks that compute, and the codes of their names.
 
-        Names are read, whatever is drawn, where only they tell the types of operators.
+        Names are read, whatever is drawn, where only they give the types of operators.
         """
         table, names = "COMPUTE_TASK_INFO", {"name": NO_ID, "inputShapes": NO_ID}
         raw = self.database.integers(
@@ -375,7 +375,7 @@ class _Reader(LostRows):
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
 
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
-        """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
+        """HCCL tasks as they are in the database, as far as they are drawn or needed for ops."""
         drawn = self._reads_planes
         make_ops = not self.database.count(self.ops_table)
         of_ops = make_ops or self.device is not None or bool((tasks.graph != NO_GRAPH).any())
@@ -444,12 +444,12 @@ class _Reader(LostRows):
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
     ) -> CommunicationOps:
         """Ops of databases that list none, as those of early 2024: what the tasks of each span."""
-        twin = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
-        at = np.flatnonzero(twin >= 0)
+        of_hardware = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
+        at = np.flatnonzero(of_hardware >= 0)
         if not len(at):
             return CommunicationOps.empty()
-        at = at[np.argsort(tasks.start_ns[twin[at]], kind="stable")]
-        rows = twin[at]
+        at = at[np.argsort(tasks.start_ns[of_hardware[at]], kind="stable")]
+        rows = of_hardware[at]
         which = [communication[name][at] for name in ("opId", "name", "groupName")]
         ops = group_by(len(rows), [*which, tasks.graph[rows]])
         order = np.argsort(ops.first)
@@ -485,14 +485,14 @@ class _Reader(LostRows):
         return labels[which], self.names.codes(ids)
 
     def _planes(self, tasks: Tasks, task_ids: Int64, raw: dict[str, Int64]) -> PlaneTasks:
-        """HCCL tasks, with the interval and ids of their hardware twin."""
+        """HCCL tasks, with the interval and ids of their hardware task."""
         group, _ = self._groups(raw["groupName"])
-        twin = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
-        known = twin >= 0
+        of_hardware = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
+        known = of_hardware >= 0
         if self.device is None:
             reason = "HCCL tasks whose device task is not in the profile"
             self.leave_out(reason, int(np.count_nonzero(~known)), OmissionCode.NO_TASK)
-        rows = take(twin, known)
+        rows = take(of_hardware, known)
 
         def of_row(column: str) -> Any:
             return raw[column] if known.all() else take(raw[column], known)
@@ -505,7 +505,7 @@ class _Reader(LostRows):
             "end_ns": of_task("end_ns"),
             "group": group if known.all() else group[known],
             "plane": of_row("planeId"),
-            # At the lowest level of profiling only the twin tells what the task is.
+            # At the lowest level of profiling only the hardware task says what it is.
             "name": _given_or(self.names.codes(of_row("taskType")), of_task("task_type")),
             "graph": of_task("graph"),
             "launch_ns": of_task("launch_ns"),
@@ -552,7 +552,7 @@ class _Reader(LostRows):
 
 
 def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
-    """Tasks as their own table tells them; those with a row among the compute tasks compute."""
+    """Tasks as in their own table; those with a row among the compute tasks compute."""
     return Tasks.of(
         len(row),
         {

@@ -118,7 +118,7 @@ def names_its_rows(path: Path) -> bool:
 
 
 def read_display(path: Path, strings: StringPool, rank: int) -> Display:
-    """Read a display; the process and thread numbers tell what a row is.
+    """Read a display; the process and thread numbers say what a row is.
 
     Raises:
         SourceError: the file cannot be read, is no trace, or holds no event that can be decoded.

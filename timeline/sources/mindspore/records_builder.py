@@ -254,7 +254,7 @@ class RecordsBuilder:
         return ticks
 
     def add_steps(self, ticks: StepTicks) -> None:
-        """Take the steps, and their reduces as communication ops where no others tell of them."""
+        """Take the steps, and their reduces as communication ops where there are no others."""
         self.report(ticks.omissions, ticks.warnings)
         self._ticks = ticks
         self.add_ops(ticks.reduces)
@@ -267,7 +267,7 @@ class RecordsBuilder:
         )
 
     def add_ops(self, ops: CommunicationOps, *, better: bool = False) -> None:
-        """Put ops to those there are, one of each that is told twice: the older, or the better."""
+        """Put ops to those there are, one of each that is there twice: the older, or the better."""
         old = self.records.ops
         if better:
             old = old.take(~find_repeated(old, ops))

@@ -22,7 +22,7 @@ from timeline.sources.msprof_sqlite.tasks import build_task_keys, read_task_ids
 class Transfers(ColumnTable):
     """HCCL tasks: what each did, when, and which run of which op it belongs to.
 
-    connection and turn tell the run of an op together with its name and group; master marks the
+    connection and turn identify the run of an op together with its name and group; master marks the
     tasks whose span is that of the op.
     """
 
@@ -90,7 +90,7 @@ def read_transfers(
 def _read_recorded(table: LooseTable, strings: StringPool) -> Transfers:
     """Tasks with the interval that the device recorded.
 
-    Older versions tell the op by its name and the time of its first task, newer ones by op_id,
+    Older versions identify the op by its name and the time of its first task, newer ones by op_id,
     which is the connection of the op, and iter_id.
     """
     run = ("op_id", "iter_id") if table.has("op_id") else ("connection_id", "first_timestamp")
@@ -192,8 +192,8 @@ _OP_COLUMNS = {
 class Communication:
     """Ops, their HCCL tasks, and the connection of each task's op.
 
-    timeless: ops of which neither they nor any task tells when they ran. members: the sizes of
-    groups, where they are told.
+    timeless: ops whose time neither they nor any task has. members: the sizes of
+    groups, where they are known.
     """
 
     ops: CommunicationOps
@@ -311,7 +311,7 @@ def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
 
 
 def _with_task_types(transfers: Transfers, tasks: Tasks) -> Transfers:
-    """Transfers of which nothing tells the kind, as at the lowest level, have the task's type."""
+    """Transfers of unknown kind, as at the lowest level, have the task's type."""
     rows = np.flatnonzero(transfers.name == NO_NAME)
     if not len(rows):
         return transfers
