@@ -139,7 +139,7 @@ def test_tables_are_made_valid_with_their_ids() -> None:
 
 def test_a_table_of_given_ids_stays_the_same() -> None:
     strings = StringPool()
-    tasks = Tasks.of(2, {"start_ns": [1, 2], "end_ns": [2, 3], "name": [0, 0], "stream": [0, 1]})
+    tasks = Tasks.of(2, start_ns=[1, 2], end_ns=[2, 3], name=[0, 0], stream=[0, 1])
     assert normalise_ids(tasks, strings) is tasks
     changed = replace(tasks, stream=np.array([65_535, 1]))
     assert normalise_ids(changed, strings).stream.tolist() == [NO_ID, 1]

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from tests.support.perfetto_sql import TraceProcessor
-from timeline.cli.main import main
 
 
 @dataclass(frozen=True)
@@ -22,15 +20,6 @@ class DrawnSlice:
     @property
     def end_ns(self) -> int:
         return self.start_ns + self.duration_ns
-
-
-def loaded_export(path: Path, directory: Path, *options: str) -> TraceProcessor:
-    """What the command draws of a profile in detail, written into a directory and loaded."""
-    target = directory / "timeline.pftrace"
-    assert main([str(path), "--kind", "detail", "-q", "-o", str(target), *options]) == 0
-    processor = TraceProcessor.load(target.read_bytes())
-    assert processor.import_errors() == []
-    return processor
 
 
 def drawn_rows(processor: TraceProcessor) -> dict[int, tuple[str, ...]]:

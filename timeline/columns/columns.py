@@ -219,13 +219,22 @@ class ColumnTable:
         return len(getattr(self, next(iter(self._dtypes))))
 
     @classmethod
-    def of(cls: type[_Table], count: int, values: Mapping[str, Any]) -> _Table:
-        """Make a table of `count` rows from any sequences; absent columns hold their default."""
+    def of(
+        cls: type[_Table], count: int, values: Mapping[str, Any] | None = None, /, **more: Any
+    ) -> _Table:
+        """Make a table of `count` rows from any sequences; absent columns hold their default.
+
+        values, more: columns by name; a number stands for a column that holds it throughout.
+        """
+        values = {**(values or {}), **more}
         columns: dict[str, npt.NDArray[Any]] = {}
         for field in dataclasses.fields(cls):
             dtype, default = field.metadata["dtype"], field.metadata["default"]
             if field.name in values:
-                columns[field.name] = np.asarray(values[field.name], dtype=dtype)
+                column = np.asarray(values[field.name], dtype=dtype)
+                columns[field.name] = (
+                    column if column.ndim else constant(column.item(), count, dtype)
+                )
             elif default is None:
                 raise RecordError(f"{cls.__name__}: column {field.name} is missing.")
             else:

@@ -155,9 +155,9 @@ INNER = FreeRule("a part of a capture has no other tasks around it")
 class CommunicationRule:
     """The rule for communication: the union of communication ops, or of their HCCL tasks.
 
-    evidence: what tells it, "" where ops are taken because nothing asks for anything else.
+    evidence: what it is based on, "" where ops are taken because nothing asks for anything else.
     vendor_ns: what the writer itself says of each step, by its number; given only while the rule
-    is still to be told by it.
+    is still to be chosen by it.
     """
 
     of_tasks: bool = False

@@ -4,34 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 
 from timeline.columns.chunks import chunks, compute_in_chunks
-from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.ranges import FURTHEST_NS
 from timeline.records.clock import FreeRule
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.profiler_tables import VendorFigures, VendorLinks
-from timeline.records.tables import (
-    Allocations,
-    CommunicationOps,
-    CounterSamples,
-    CounterSeries,
-    FlowEnd,
-    Flows,
-    GroupMembers,
-    HostEvents,
-    PlaneTasks,
-    Records,
-    Spans,
-    StepParts,
-    Steps,
-    Tasks,
-)
+from timeline.records.tables import CounterSamples, FlowEnd, Flows, Records, Spans
 
 _UINT16, _UINT32, _INT64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 63) - 1
 
@@ -153,8 +138,11 @@ def _normalise_texts(codes: Codes, none: frozenset[str], strings: StringPool) ->
 
 def join_records(parts: Sequence[Records]) -> Records:
     """Join the records of several files of one rank; flows keep pointing at their rows."""
-    flows, firsts = [], dict.fromkeys(FlowEnd, 0)
+    flows, samples = list[Flows](), list[CounterSamples]()
+    firsts, first_series = dict.fromkeys(FlowEnd, 0), 0
     for part in parts:
+        samples.append(replace(part.samples, series=part.samples.series + first_series))
+        first_series += len(part.series)
         shift = np.array([firsts[kind] for kind in FlowEnd])
         flows.append(
             replace(
@@ -170,39 +158,23 @@ def join_records(parts: Sequence[Records]) -> Records:
             (FlowEnd.PLANE, part.planes),
         ):
             firsts[kind] += len(table)
+    first = parts[0]
+    joined: dict[str, Any] = {}
+    for one in fields(Records):
+        values = [getattr(part, one.name) for part in parts]
+        if isinstance(values[0], ColumnTable):
+            joined[one.name] = type(values[0]).concat(values)
+        elif isinstance(values[0], tuple):
+            joined[one.name] = tuple(chain.from_iterable(values))
     return Records(
-        parts[0].rank,
-        parts[0].strings,
-        tasks=Tasks.concat(part.tasks for part in parts),
-        planes=PlaneTasks.concat(part.planes for part in parts),
-        ops=CommunicationOps.concat(part.ops for part in parts),
-        steps=Steps.concat(part.steps for part in parts),
-        parts=StepParts.concat(part.parts for part in parts),
-        host=HostEvents.concat(part.host for part in parts),
-        series=CounterSeries.concat(part.series for part in parts),
-        samples=CounterSamples.concat(_shifted_samples(parts)),
-        flows=Flows.concat(flows),
-        omissions=tuple(omission for part in parts for omission in part.omissions),
-        warnings=tuple(warning for part in parts for warning in part.warnings),
-        notes=tuple(note for part in parts for note in part.notes),
-        vendor=VendorFigures.concat(part.vendor for part in parts),
-        vendor_links=VendorLinks.concat(part.vendor_links for part in parts),
-        unused=tuple(unused for part in parts for unused in part.unused),
-        hardware=parts[0].hardware,
+        first.rank,
+        first.strings,
+        **joined | {"samples": CounterSamples.concat(samples), "flows": Flows.concat(flows)},
+        hardware=first.hardware,
         tells_copies=all(part.tells_copies for part in parts),
         tells_free=all(part.tells_free for part in parts),
         free_rule=FreeRule.join([part.free_rule for part in parts]),
-        communication_rule=parts[0].communication_rule,
-        members=GroupMembers.concat(part.members for part in parts),
-        allocations=Allocations.concat(part.allocations for part in parts),
+        communication_rule=first.communication_rule,
         reserved_bytes=max(part.reserved_bytes for part in parts),
-        tables_only=parts[0].tables_only,
+        tables_only=first.tables_only,
     )
-
-
-def _shifted_samples(parts: Sequence[Records]) -> list[CounterSamples]:
-    shifted, first = [], 0
-    for part in parts:
-        shifted.append(replace(part.samples, series=part.samples.series + first))
-        first += len(part.series)
-    return shifted

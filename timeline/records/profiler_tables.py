@@ -85,6 +85,8 @@ class ProfilerTables:
 
     strings: StringPool = field(default_factory=StringPool)
     tables: Mapping[type[ColumnTable], ColumnTable] = field(default_factory=dict)
+    step_numbers: tuple[int, ...] = ()
+    """Numbers of the steps in the step trace, in its order."""
 
     def __len__(self) -> int:
         """Return the number of rows of all tables."""
@@ -122,6 +124,7 @@ class ProfilerTables:
         return ProfilerTables(
             self.strings,
             {kind: _selected(table, steps, graphs) for kind, table in self.tables.items()},
+            self.step_numbers,
         )
 
 
@@ -191,7 +194,7 @@ class FlopRows(ColumnTable):
     level: Int64 = column(np.int64)
     name: Codes = column(np.int32, NO_NAME)
     parent: Codes = column(np.int32, NO_NAME)
-    """The scope around a scope; a scope is told by its name and that together."""
+    """The scope around a scope; its name and that together identify a scope."""
     step: Int64 = column(np.int64, NO_ID)
     unit: Int64 = column(np.int64, FlopUnit.ALL)
     flop: Int64 = column(np.int64, NO_ID)

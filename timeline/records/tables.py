@@ -199,7 +199,7 @@ class StepPart(enum.IntEnum):
 
 
 class StepParts(Spans):
-    """Reduces and data fetches inside steps, told apart by `kind` (StepPart)."""
+    """Reduces and data fetches inside steps, distinguished by `kind` (StepPart)."""
 
     graph: Int64 = column(np.int64)
     iteration: Int64 = column(np.int64)
@@ -288,7 +288,7 @@ class OmissionCode(str, enum.Enum):
     NO_TASK = "no_task"
     """Of the host or of HCCL, of which the device recorded nothing."""
     REPEATED = "repeated"
-    """There twice, or told better by other records."""
+    """There twice, or better known from other records."""
     FFTS_WHOLE = "ffts_whole"
     """FFTS+ tasks as a whole, beside their sub-tasks."""
     IDLE_COUNTER = "idle_counter"
@@ -367,7 +367,7 @@ class Records:
     communication_rule: CommunicationRule = CommunicationRule()
     numbered_ops: bool = True
     """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
-    they say what ops do, and ops are told apart by the order in which they were launched."""
+    they say what ops do, and ops are distinguished by the order in which they were launched."""
     host_offset_ns: int = 0
     """What host times were moved by, so that nothing starts before the call that launched it."""
     members: GroupMembers = field(default_factory=GroupMembers.empty)
@@ -437,18 +437,12 @@ class Records:
                     layers=frozenset({Layer.ARROWS}),
                 ),
             )
-        return replace(
-            self,
-            tasks=self.tasks if tasks is None else self.tasks.take(tasks),
-            planes=self.planes if planes is None else self.planes.take(planes),
-            ops=self.ops if ops is None else self.ops.take(ops),
-            steps=self.steps if steps is None else self.steps.take(steps),
-            parts=self.parts if parts is None else self.parts.take(parts),
-            host=self.host if host is None else self.host.take(host),
-            samples=self.samples if samples is None else self.samples.take(samples),
-            flows=flows,
-            omissions=omissions,
-        )
+        masks = {"tasks": tasks, "planes": planes, "ops": ops, "steps": steps, "parts": parts}
+        masks |= {"host": host, "samples": samples}
+        kept = {
+            name: getattr(self, name).take(mask) for name, mask in masks.items() if mask is not None
+        }
+        return replace(self, **kept, flows=flows, omissions=omissions)
 
 
 def _follow(flows: Flows, masks: dict[FlowEnd, Bool]) -> tuple[Flows, int]:

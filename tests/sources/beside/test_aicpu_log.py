@@ -11,7 +11,6 @@ from simulator.model import RankRun, Run
 from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.aicpu_log import DISPATCH_US, write_aicpu_log
 from simulator.writers.mindspore.text import TextFiles, device_ns
-from timeline.records.not_given import NO_TIME
 from timeline.sources.beside.aicpu_log import (
     BINARY_RECORD,
     MAGIC,
@@ -147,9 +146,3 @@ def test_the_binary_form_is_named_by_what_the_host_described(tmp_path: Path) -> 
     assert tasks.start_ns.tolist() == [10_000, 10_000]
     assert (tasks.run_ns.tolist(), tasks.total_ns.tolist()) == ([5_000] * 2, [50_000] * 2)
     assert [one.rows for one in into.build()[1]] == [1, 1]
-
-
-def test_no_file_is_no_task() -> None:
-    tasks = read_aicpu_tasks({}, TablesBuilder(0))
-    assert len(tasks) == 0
-    assert NO_TIME not in tasks.start_ns

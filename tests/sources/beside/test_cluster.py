@@ -26,6 +26,7 @@ from timeline.records.profiler_tables import (
 from timeline.sources.beside.cluster import read_cluster
 from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.file_kinds import find_numbered_files
+from timeline.sources.beside.step_trace import read_step_trace
 
 PIPELINE = "ascend_cluster_analyse_pipeline-parallel_2_4_0.csv"
 ROUNDING_NS = 100
@@ -35,7 +36,9 @@ ROUNDING_NS = 100
 def read(directory: Path, rank: int = 0) -> tuple[ProfilerTables, list[str]]:
     """The tables of a rank, and what is damaged in its files."""
     into = TablesBuilder(rank)
-    read_cluster(find_numbered_files([directory], rank), into)
+    files = find_numbered_files([directory], rank)
+    read_step_trace(files, into)
+    read_cluster(files, into)
     tables, omissions = into.build()
     return tables, [one.reason for one in omissions]
 
@@ -98,7 +101,7 @@ def test_a_file_of_one_row_has_it_for_the_step_and_the_mean(tmp_path: Path) -> N
 def test_rows_are_the_steps_of_the_step_trace(tmp_path: Path) -> None:
     """In its order; what it does not have follows its last."""
     trace = tmp_path / "step_trace_raw_0_detail_time.csv"
-    trace.write_text("step_num,start_point\n11,5\n12,6\n-,7\n")
+    trace.write_text("step_num,start_point,end_point\n11,5,6\n12,6,7\n-,7,8\n")
     found, _ = times_of(tmp_path, "computation\n1\n2\n3\n9")
     assert found.step.tolist() == [11, 12, 13, NO_ID]
 

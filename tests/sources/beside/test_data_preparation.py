@@ -220,13 +220,6 @@ def test_the_json_of_a_pipeline_wins(tmp_path: Path) -> None:
     assert not lost
 
 
-def test_a_file_that_is_no_json_is_counted(tmp_path: Path) -> None:
-    """Nothing is told of the pipeline, and the file is among what is left out."""
-    tables, lost = read(tmp_path, pipeline_profiling="{")
-    assert rows(tables) == []
-    assert "pipeline_profiling_0.json" in lost[0]
-
-
 def test_processors_tell_means_of_what_is_there(tmp_path: Path) -> None:
     """Lists may be shorter than the times; operation -1 is none of the pipeline."""
     document = {

@@ -180,13 +180,6 @@ def test_what_is_no_such_file_is_told(tmp_path: Path, name: str, text: str, reas
     assert [one for one, _ in lost] == [f"{name}: {reason}"]
 
 
-def test_json_that_is_cut_off_is_told(tmp_path: Path) -> None:
-    """With its place."""
-    _, [(reason, rows)] = read_text(tmp_path, SUMMARY, '{"FLOPs": 1,')
-    assert "not valid JSON" in reason
-    assert rows == 1
-
-
 def test_scopes_are_pairs(tmp_path: Path) -> None:
     """The same scope in two others is two rows, by the names of the file."""
     links = (

@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from random import Random
 from typing import Any
 
 import numpy as np
@@ -140,21 +139,6 @@ def test_a_file_cut_anywhere_is_read_as_far_as_it_goes_and_that_is_told(file: Pa
         ]
         assert bool(damage) != is_all_but_the_capacity
         assert all("byte" in one.reason for one in damage)
-
-
-@given(st.binary(max_size=80), st.integers(0, 1 << 20), st.randoms(use_true_random=False))
-@settings(deadline=None)
-def test_any_bytes_are_read_or_told(
-    tmp_path_factory: pytest.TempPathFactory, noise: bytes, at: int, chance: Random
-) -> None:
-    """Bytes anywhere in a file leave sound tables: lives within graphs, names for all nodes."""
-    file = tmp_path_factory.mktemp("noise") / "memory_usage_0.pb"
-    whole = memory_usage_bytes([SIX_NODES, dataclasses.replace(SIX_NODES, id=2)])
-    at %= len(whole)
-    tables, _ = read(file, whole[:at] + noise + whole[at + chance.randrange(9) :])
-    use = memory_use(tables)
-    assert int(use.node_count.sum()) == len(use.nodes) == len(use.use_bytes)
-    assert len(use.tensors) == len(use.at_peak) == len(use.maker)
 
 
 @st.composite

@@ -23,8 +23,6 @@ from simulator.writers.companions.memory import (
     write_memory_tables,
     write_msprof_memory_tables,
 )
-from tests.support.loaded_picture import LoadedPicture
-from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
 from tests.support.profile_shelf import Profile, ProfileShelf, change_events
 from timeline.analysis.sound_records import drop_invalid_rows
@@ -119,22 +117,11 @@ def torch_text(shelf: ProfileShelf, tmp_path: Path) -> Profile:
 # -- what is drawn -----------------------------------------------------------------------------
 
 
-def test_tables_are_drawn_to_the_byte(torch_text: Profile, tmp_path: Path) -> None:
-    """Every sample of the tables is in the file, in bytes, at its nanosecond."""
-    target = tmp_path / "timeline.pftrace"
-    assert main([str(torch_text.path), "--kind", "detail", "-o", str(target), "-q"]) == 0
-    picture = LoadedPicture(TraceProcessor.load(target.read_bytes()), False, 0)
-    found: dict[int, Counters] = defaultdict(dict)
-    for one in picture.counters():
-        found[one.rank][one.group, one.name, one.unit] = list(one.samples)
-    for rank in torch_text.run.ranks:
-        assert own_groups(found[rank.rank]) == expected(torch_text.run, rank)
-
-
 def test_what_the_trace_draws_is_not_drawn_again(torch_text: Profile) -> None:
     """The rows of the process repeat the counter of its memory, and are counted, not as a loss."""
     for rank, records in zip(torch_text.run.ranks, read_all(torch_text.path), strict=True):
         counters = counters_of(records)
+        assert own_groups(counters) == expected(torch_text.run, rank), "to the byte"
         in_trace = counters["NPU MEM", "APP/HBM", "KB"]
         moments = application_memory(rank)
         assert [time for time, _ in in_trace] == [time for time, _ in wall(torch_text.run, moments)]

@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import struct
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from simulator.writers.cann_raw import MAGIC, change_device_info, track_record
-from tests.support.examples import at_most
-from tests.support.profile_shelf import ProfileShelf, change_fields
+from simulator.writers.cann_raw import change_device_info
+from tests.support.profile_shelf import change_fields
 from tests.support.raw_device import Device, read
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.errors import SourceError
-from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
-from timeline.selection import DETAIL_LAYERS, Selection
 from timeline.sources.cann_raw.source import read_device_clock, read_device_info
 from timeline.sources.common.device_clock import read_device_clocks
 
@@ -172,15 +165,6 @@ def test_without_a_moment_on_both_clocks(device: Device, name: str, broken: byte
     assert source.clock.host == "" and source.clock.wall_offset_ns is None
 
 
-def test_the_host_clock_read_late(device: Device) -> None:
-    """cntvct_diff, in ticks of the host's counter, moves the moment on the host's clock."""
-    device.write("stars_soc", device.task(1))
-    path = device.directory / "host_start.log.0"
-    path.write_text(path.read_text().replace("cntvct_diff: 0", "cntvct_diff: 250"))
-    change_fields(device.directory / "info.json.0", {"CPU": [{"Frequency": "100.000000"}]})
-    assert device.read().tasks.start_ns.tolist() == [device.ns(1000) + 2500]
-
-
 @pytest.mark.parametrize(
     ("processors", "late_ns"),
     [([{"Frequency": "100.000000"}], 2500), ([{"Frequency": ""}], 250), ([], 250), (None, 250)],
@@ -231,57 +215,3 @@ def test_counters_that_no_clock_shows(device: Device) -> None:
     records = device.read()
     assert records.tasks.task.tolist() == [1]
     assert lost_rows(records) == {"device tasks without a valid time": 1}
-
-
-LOGS = {"stars_soc": 64, "hwts": 64, "ts_track": 40}
-
-
-def anything(log: str) -> st.SearchStrategy[bytes]:
-    """Bytes of a log: random ones, and records with the right marks but random fields."""
-    ticks = st.integers(1_833_256_145_000, 1_833_256_155_000) | st.integers(0, 2**64 - 1)
-    few = st.integers(0, 3)
-    word = few | st.integers(0, 0xFFFF)
-    if log == "ts_track":
-        tags = st.sampled_from([0, 1, 2, 3, 4, 5, 10_000, 10_001, 20_000, 20_001, 60_000, 60_001])
-        record = st.builds(track_record, ticks, word, word, few, tags | word)
-    else:
-        head = st.sampled_from([0, 1, 2, 0b100010, 0b100011]) | word
-
-        def packed(head: int, stream: int, task: int, ticks: int, rest: bytes) -> bytes:
-            fields = (head, MAGIC, stream, task, ticks)
-            if log == "hwts":
-                fields = (head, MAGIC, 0, task, ticks)
-            return struct.pack("<4HQ", *fields) + rest.ljust(48, b"\0")[:48]
-
-        record = st.builds(packed, head, word, word, ticks, st.binary(max_size=48))
-    parts = record | st.binary(max_size=100)
-    return st.lists(parts, max_size=40).map(b"".join)
-
-
-@pytest.mark.parametrize("layout", ["raw", "raw-v6"])
-def test_any_bytes_are_read_or_refused(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """Whatever the slices hold: records, or a SourceError; and never more than bytes allow."""
-    device = Device(shelf.copy(layout, tmp_path / "run", ranks=1))
-    source = device.source()
-
-    @settings(max_examples=at_most(50))
-    @given(
-        logs=st.fixed_dictionaries({log: anything(log) for log in LOGS}),
-        cut=st.integers(0, 200),
-    )
-    def holds(logs: dict[str, bytes], cut: int) -> None:
-        for log, data in logs.items():
-            device.write(log, data[:cut], data[cut:])
-        try:
-            records = drop_invalid_rows(read(source))
-        except SourceError as error:
-            assert "no whole task" in str(error)
-            return
-        record = 32 if layout == "raw-v6" else 64
-        most = len(logs["hwts"]) // 64 // 2 + len(logs["stars_soc"]) // record // 2
-        assert len(records.tasks) <= most
-        assert len(records.steps) + len(records.parts) <= len(logs["ts_track"]) // 40 - 1
-        assert (records.tasks.end_ns >= records.tasks.start_ns).all()
-        draw_rank_from_source(source, RankRequest(Selection(layers=DETAIL_LAYERS)))
-
-    holds()

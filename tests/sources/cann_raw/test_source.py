@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import shutil
 from collections import Counter as Multiset
@@ -16,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.model import RankRun, Run
-from simulator.overlap import expected_overlap
 from simulator.writers.cann_raw import (
     RawTask,
     counter_of,
@@ -24,14 +22,11 @@ from simulator.writers.cann_raw import (
     v6_tasks,
 )
 from tests.support.examples import at_most
-from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.raw_device import only_source, read
 from tests.support.read_profiles import lost_rows
-from timeline.analysis.overlap import measure_overlap
-from timeline.cli.main import main
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
-from timeline.records.tables import OmissionCode, StepPart
+from timeline.records.tables import StepPart
 from timeline.sources.common.device_clock import Anchor, CounterClock
 from timeline.sources.finding.discovery import discover
 
@@ -113,6 +108,7 @@ def test_tasks_are_those_of_the_run(
             inside = "" if context == NO_CONTEXT else f" context {context}"
             assert strings[code] == f"{place}{inside} ({strings[kind]})"
         assert lost_rows(records) == {}
+        assert f"msprof --export=on --output={source.identity.directory}" in records.warnings[0]
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -165,22 +161,6 @@ def parts_of(run: Run, rank: RankRun) -> Iterator[tuple[int, ...]]:
         for index, reduce in enumerate(one.collectives):
             start_ns, end_ns = map(run.monotonic_ns, (reduce.start_ns, reduce.end_ns))
             yield one.graph, one.number, StepPart.REDUCE, index, start_ns, end_ns
-
-
-@pytest.mark.parametrize("graphs", [(1,), (3, 8)])
-def test_computing_equals_that_of_an_export(shelf: ProfileShelf, graphs: tuple[int, ...]) -> None:
-    """Task types alone tell what computes, and FFTS+ tasks as a whole do not count."""
-    profile = shelf.get("raw", graphs=graphs)
-    for source in discover(profile.path).sources:
-        records = read(source)
-        rank = profile.run.rank(source.identity.rank)
-        expected = expected_overlap(profile.run, rank.rank)["computing_ns"]
-        assert measure_overlap(records.tasks, records.ops).totals_ns()["computing_ns"] == expected
-        parents = sum(len(one.parents) for one in rank.iterations)
-        wholes = [
-            omission for omission in records.omissions if omission.code is OmissionCode.FFTS_WHOLE
-        ]
-        assert [one.rows for one in wholes] == [parents]
 
 
 def test_tasks_belong_to_the_graph_that_runs(shelf: ProfileShelf) -> None:
@@ -255,74 +235,6 @@ def test_ticks_become_the_nanoseconds_that_msprof_writes(
 
 
 # -- through the command line --------------------------------------------------------------------
-
-
-def test_a_detail_shows_streams_and_steps(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """The trace holds every task on the row of its stream, and every iteration, exactly."""
-    profile = shelf.get("raw", ranks=1)
-    target = tmp_path / "raw.pftrace"
-    assert main([str(profile.path), "--kind", "detail", "-o", str(target)]) == 0
-    said = capsys.readouterr().err
-    for part in ("not known", "operators", "planes", f"--output={profile.captures[0]}"):
-        assert part in said
-    processor = TraceProcessor.load(target.read_bytes())
-    run, rank = profile.run, profile.run.rank(0)
-    shown = processor.rows(
-        "SELECT slice.ts, slice.dur, slice.name, track.name FROM slice"
-        " JOIN track ON slice.track_id = track.id WHERE track.name GLOB 'Stream *'"
-    )
-    ((first_ns,),) = processor.rows("SELECT min(ts) FROM slice")
-    wanted = Multiset(
-        (
-            run.wall_ns(task.start_ns),
-            task.end_ns - task.start_ns,
-            f"stream {task.stream} task {task.task}"
-            + ("" if task.context == NO_CONTEXT else f" context {task.context}")
-            + f" ({type_of('raw', task)})",
-            f"Stream {task.stream}",
-        )
-        for task in raw_tasks(rank, sub_tasks=True)
-    )
-    shift_ns = min(row[0] for row in wanted) - min(row[0] for row in shown)
-    assert Multiset((ts + shift_ns, *rest) for ts, *rest in shown) == wanted
-    assert first_ns + shift_ns <= min(run.wall_ns(one.start_ns) for one in rank.iterations)
-    steps = processor.rows(
-        "SELECT DISTINCT ts, dur FROM slice WHERE name GLOB '*Iteration [0-9]*' ORDER BY ts"
-    )
-    assert [(ts + shift_ns, dur) for ts, dur in steps] == [
-        (run.wall_ns(one.start_ns), one.end_ns - one.start_ns) for one in rank.iterations
-    ]
-
-
-def test_steps_can_be_selected(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """One step of raw data is the tasks that start in it."""
-    profile = shelf.get("raw", ranks=1)
-    target = tmp_path / "raw.pftrace"
-    arguments = ["--kind", "detail", "--steps", "2", "-o", str(target)]
-    assert main([str(profile.path), *arguments]) == 0
-    rows = TraceProcessor.load(target.read_bytes()).rows(
-        "SELECT count(*) FROM slice JOIN track ON slice.track_id = track.id"
-        " WHERE track.name GLOB 'Stream *'"
-    )
-    step = next(one for one in profile.run.rank(0).iterations if one.number == 2)
-    inside = [
-        task
-        for task in raw_tasks(profile.run.rank(0), sub_tasks=True)
-        if step.start_ns <= task.start_ns < step.end_ns
-    ]
-    assert rows == [(len(inside),)]
-
-
-def test_the_list_says_raw(shelf: ProfileShelf, capsys: pytest.CaptureFixture[str]) -> None:
-    """--list names the layout, the steps and the number of tasks."""
-    profile = shelf.get("raw", ranks=1)
-    assert main([str(profile.path), "--list", "--json"]) == 0
-    (rank,) = json.loads(capsys.readouterr().out)["ranks"]
-    assert rank["layout"] == "raw"
-    assert rank["graphs"] == [{"graph": 1, "steps": [1, 2, 3]}]
-    assert rank["tasks"] == len(raw_tasks(profile.run.rank(0), sub_tasks=True))
 
 
 # -- which captures are read ---------------------------------------------------------------------

@@ -13,7 +13,7 @@ from simulator.writers.cann_raw import RawTask, hwts_record
 from tests.support.raw_device import Device
 from tests.support.read_profiles import lost_rows
 from timeline.records.not_given import NO_CONTEXT
-from timeline.sources.cann_raw.logs import TaskMarks, match_marks
+from timeline.sources.common.raw_logs import TaskMarks, match_marks
 
 
 def test_back_to_back_runs_of_one_task(device: Device) -> None:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
-from collections import Counter as Multiset
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -20,14 +18,11 @@ from simulator.model import Run
 from simulator.overlap import expected_overlap
 from simulator.simulation import make_run
 from simulator.writers.mindspore.text import (
-    STREAM_SHIFT,
     device_ns,
-    reduce_names,
     write_mindspore_text,
 )
 from simulator.writers.trace_json.mindspore import write_mindspore_timeline
 from simulator.writers.trace_json.mindstudio import write_mindstudio
-from tests.support.drawn_slices import drawn_slices, loaded_export
 from tests.support.examples import at_most
 from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
@@ -49,146 +44,10 @@ from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.text_source import read_aicpu_rows, read_device_rows
 from timeline.sources.source import ReadRequest
 
-VERSIONS = ("mindspore-text", "mindspore-text-2.1")
 REAL = DATA / "mindspore-0.7-text"
 
 
-def spans(table: Any, strings: StringPool) -> Multiset[tuple[str, int, int]]:
-    """Name, start and end of each row."""
-    names = (strings[code] for code in table.name.tolist())
-    return Multiset(zip(names, table.start_ns.tolist(), table.end_ns.tolist(), strict=True))
-
-
-def kernels_of(run: Run, rank: int) -> Multiset[tuple[str, int, int]]:
-    """What the text says of the tasks of a rank: AI CPU tasks are named by their type."""
-    return Multiset(
-        (
-            kernel.op_type if kernel.core == "AI_CPU" else kernel.scope,
-            device_ns(run, task.start_ns),
-            device_ns(run, task.end_ns),
-        )
-        for one in run.rank(rank).iterations
-        for task, kernel in one.kernels
-    )
-
-
-def reduces_of(run: Run, rank: int) -> Multiset[tuple[str, int, int]]:
-    return Multiset(
-        (name, device_ns(run, one.start_ns), device_ns(run, one.end_ns))
-        for step in run.rank(rank).steps
-        for name, one in reduce_names(step)
-    )
-
-
 # -- what is read ------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("layout", VERSIONS)
-@pytest.mark.parametrize("rank", [0, 1])
-def test_tasks_equal_the_run(shelf: ProfileShelf, layout: str, rank: int) -> None:
-    """Every kernel is there on its stream to the nanosecond, whatever unit the header claims."""
-    profile = shelf.get(layout)
-    records = records_of(profile.path, rank)
-    tasks, strings = records.tasks, records.strings
-    assert spans(tasks, strings) == kernels_of(profile.run, rank)
-    assert tasks.compute.all()
-    assert lost_rows(records) == {}
-    wanted = {
-        kernel.scope: (
-            task.stream + STREAM_SHIFT,
-            kernel.op_type,
-            kernel.input_shapes,
-            kernel.output_shapes,
-            kernel.input_types,
-            NO_ID if layout.endswith("2.1") else kernel.blocks,
-        )
-        for one in profile.run.rank(rank).iterations
-        for task, kernel in one.kernels
-        if kernel.core != "AI_CPU"
-    }
-    found = {
-        strings[name]: (stream, strings[kind], strings[inputs], strings[outputs], strings[types], n)
-        for name, core, stream, kind, inputs, outputs, types, n in zip(
-            tasks.name.tolist(),
-            tasks.task_type.tolist(),
-            tasks.stream.tolist(),
-            tasks.op_type.tolist(),
-            tasks.input_shapes.tolist(),
-            tasks.output_shapes.tolist(),
-            tasks.input_types.tolist(),
-            tasks.blocks.tolist(),
-            strict=True,
-        )
-        if strings[core] == "AI_CORE"
-    }
-    assert found == wanted
-
-
-@pytest.mark.parametrize("layout", VERSIONS)
-def test_steps_equal_the_run(shelf: ProfileShelf, layout: str) -> None:
-    """Steps run from end to end, with FP, BP and reduces, and the mean is none of them."""
-    profile = shelf.get(layout)
-    run, records = profile.run, records_of(profile.path, 1)
-    steps = [one.iterations[0] for one in run.rank(1).steps]
-    ends = [device_ns(run, one.end_ns) for one in steps]
-    first = device_ns(run, steps[0].forward_start_ns)
-    assert records.steps.iteration.tolist() == [1, 2, 3]
-    assert records.steps.graph.tolist() == [run.graphs[0]] * 3
-    assert records.steps.start_ns.tolist() == [first, *ends[:-1]]
-    assert records.steps.end_ns.tolist() == ends
-    forward = [device_ns(run, one.forward_start_ns) for one in steps]
-    backward = [device_ns(run, one.backward_end_ns) for one in steps]
-    assert records.steps.fp_start_ns.tolist() == forward
-    assert records.steps.bp_end_ns.tolist() == backward
-    assert spans(records.ops, records.strings) == reduces_of(run, 1)
-    parts = records.parts
-    found = zip(parts.iteration, parts.number, parts.start_ns, parts.end_ns, strict=True)
-    assert sorted(tuple(map(int, row)) for row in found) == sorted(
-        (step.id, number, device_ns(run, one.start_ns), device_ns(run, one.end_ns))
-        for step in run.rank(1).steps
-        for number, (_, one) in enumerate(reduce_names(step))
-    )
-
-
-def test_hccl_tasks_equal_the_run(shelf: ProfileShelf) -> None:
-    """Files of HCCL tasks give planes and ops; the step trace's reduces then do not repeat them."""
-    profile = shelf.get("mindspore-text-hccl")
-    run, records = profile.run, records_of(profile.path)
-    collectives = [collective for one in run.rank(0).iterations for collective in one.collectives]
-    wanted = Multiset(
-        (
-            task.transfer.kind.replace("_", " "),
-            task.transfer.plane,
-            device_ns(run, task.start_ns),
-            device_ns(run, task.end_ns),
-            task.transfer.size_bytes,
-            NO_ID if task.transfer.target_rank == 0xFFFFFFFF else task.transfer.target_rank,
-        )
-        for collective in collectives
-        for task in collective.tasks
-        if task.transfer is not None
-    )
-    planes = records.planes
-    assert (
-        Multiset(
-            zip(
-                (records.strings[code] for code in planes.name.tolist()),
-                planes.plane.tolist(),
-                planes.start_ns.tolist(),
-                planes.end_ns.tolist(),
-                planes.size_bytes.tolist(),
-                planes.target_rank.tolist(),
-                strict=True,
-            )
-        )
-        == wanted
-    )
-    found = zip(records.ops.start_ns.tolist(), records.ops.end_ns.tolist(), strict=True)
-    assert Multiset(found) == Multiset(
-        (device_ns(run, collective.start_ns), device_ns(run, collective.end_ns))
-        for collective in collectives
-    )
-    assert len(records.parts) == len(collectives)
 
 
 def read_all(path: Path) -> list[Records]:
@@ -279,42 +138,6 @@ def test_several_graphs(tmp_path: Path) -> None:
 
 
 # -- the picture -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("layout", VERSIONS)
-def test_picture(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """The command draws every task, reduce and step of a rank, found by SQL in the trace."""
-    profile = shelf.get(layout)
-    processor = loaded_export(profile.path, tmp_path, "--ranks", "1")
-
-    def drawn(*within: str) -> Multiset[tuple[str, int, int]]:
-        return Multiset(
-            (one.name, one.start_ns, one.end_ns) for one in drawn_slices(processor, *within)
-        )
-
-    run = profile.run
-    assert drawn("Ascend Hardware") == kernels_of(run, 1)
-    assert drawn("Group 0 Communication") == reduces_of(run, 1)
-    iterations = {
-        (name, end) for name, _, end in drawn("Iterations") if name.startswith("Iteration ")
-    } - {("Iteration Refresh", end) for _, _, end in drawn("Iterations")}
-    assert iterations == {
-        (f"Iteration {step.id}", device_ns(run, step.iterations[0].end_ns))
-        for step in run.rank(1).steps
-    }
-
-
-def test_list(shelf: ProfileShelf, capsys: pytest.CaptureFixture[str]) -> None:
-    """The listing names the layout, and a rank for each id."""
-    assert main([str(shelf.get("mindspore-text").path), "--list", "--json"]) == 0
-    ranks = json.loads(capsys.readouterr().out)["ranks"]
-    assert [rank["rank"] for rank in ranks] == [0, 1]
-    assert {rank["layout"] for rank in ranks} == {"MindSpore text"}
-    assert {rank["evidence"] for rank in ranks} == {
-        "the 0 in the names of its files",
-        "the 1 in the names of its files",
-    }
-    assert all(graph["steps"] == [1, 2, 3] for rank in ranks for graph in rank["graphs"])
 
 
 # -- where it is found -------------------------------------------------------------------------
@@ -615,9 +438,7 @@ def test_operators_that_differ_are_not_described(tmp_path: Path) -> None:
     strings = StringPool()
     names = StringPool()
     rows = read_framework_rows(path, names, LossLog(path))
-    tasks = Tasks.of(
-        2, {"start_ns": [0, 1], "end_ns": [1, 2], "name": strings.codes(["D/A-op1", "D/B-op2"])}
-    )
+    tasks = Tasks.of(2, start_ns=[0, 1], end_ns=[1, 2], name=strings.codes(["D/A-op1", "D/B-op2"]))
     tasks, described = describe_operators(tasks, rows, names, strings)
     assert described == 2
     assert tasks.task.tolist() == [NO_ID, 3]
@@ -636,45 +457,6 @@ def test_broken_hccl_files_are_counted(shelf: ProfileShelf, tmp_path: Path) -> N
     (reason,) = lost_rows(records)
     assert "/".join(paths[0].parts[-3:]) in reason
     assert len(records.ops) == len(paths)
-
-
-@pytest.mark.parametrize(
-    "layout", [*VERSIONS, "mindspore-text-hccl", "mindspore-display-1.5", "mindspore-raw"]
-)
-def test_any_damage_is_survived(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
-    """Files that are cut or overwritten with noise are read in part, or named in an error."""
-    source = shelf.get(layout).path
-    files = sorted(
-        path.relative_to(source)
-        for path in source.rglob("*")
-        if path.is_file() and path.stat().st_size
-    )
-    noise = random.Random(layout)
-    read = refused = 0
-    for number in range(40):
-        copy = tmp_path / str(number)
-        shutil.copytree(source, copy)
-        path = copy / noise.choice(files)
-        path.write_bytes(damaged(path.read_bytes(), noise))
-        try:
-            for one in discover(copy).sources:
-                drop_invalid_rows(one.read(ReadRequest(DETAIL_LAYERS)))
-                read += 1
-        except SourceError as error:
-            assert str(error.path).startswith(str(tmp_path))
-            refused += 1
-    assert read > refused
-
-
-def damaged(data: bytes, noise: random.Random) -> bytes:
-    """The same bytes, cut off, or with some of them replaced."""
-    at = noise.randrange(len(data))
-    if noise.random() < 0.4:
-        return data[:at]
-    other = noise.choice(
-        [b"", b"\0" * 9, b"nan,", b'"', b"\xff\xfe", b"9" * 25, b"\r\n\n", b"-1,-1"]
-    )
-    return data[:at] + other + data[at + len(other) :]
 
 
 # -- real data ---------------------------------------------------------------------------------
@@ -713,17 +495,3 @@ def test_real_profile_is_on_one_clock(real: Records) -> None:
     assert int(real.tasks.end_ns.max()) < last
     inside = (real.parts.start_ns >= first) & (real.parts.end_ns <= last)
     assert inside.all()
-
-
-def test_real_picture(tmp_path: Path, real: Records) -> None:
-    """The exported trace holds each task of the text once, at its place."""
-    processor = loaded_export(REAL, tmp_path)
-    drawn = drawn_slices(processor, "Ascend Hardware")
-    lines = (REAL / "profiler" / "output_timeline_data_1.txt").read_text().splitlines()[1:]
-    wanted: Multiset[tuple[str, int, int]] = Multiset()
-    for line in lines:
-        name, _, start, length = line.split(",")
-        whole, _, digits = start.partition(".")
-        start_ns = int(whole) * 10**6 + int(digits.ljust(6, "0"))
-        wanted[name, start_ns, round(float(length) * 1e6)] += 1
-    assert Multiset((one.name, one.start_ns, one.duration_ns) for one in drawn) == wanted

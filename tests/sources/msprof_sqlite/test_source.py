@@ -9,7 +9,6 @@ from collections import Counter as Multiset
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.writers.msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
-from tests.support.drawn_slices import loaded_export
 from tests.support.examples import at_most
-from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, tree_state
+from tests.support.profile_shelf import Profile, ProfileShelf, change_fields
 from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
@@ -32,7 +29,6 @@ from timeline.layers import Layer
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records, StepPart
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
-from timeline.sources.common.device_clock import Anchor, CounterClock, DeviceClocks
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.finding.discovery import discover
 from timeline.sources.msprof_sqlite.databases import LooseTable
@@ -53,7 +49,6 @@ PLANES = (
 )
 STEPS = "start_ns end_ns graph iteration fp_start_ns bp_end_ns host"
 PARTS = "start_ns end_ns graph iteration kind"
-CALLS = "start_ns end_ns process thread connection"
 
 
 @functools.cache
@@ -187,67 +182,6 @@ def launches(read_rank: tuple[Source, Records]) -> Rows:
 # -- against the run itself --------------------------------------------------------------------
 
 
-def test_the_picture_shows_the_run(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """Through the command line into a trace, asked in SQL."""
-    profile = shelf.get("msprof-sqlite", **RUN)
-    processor = loaded_export(profile.path, tmp_path)
-    shown = LoadedPicture(processor, False, 0).by_id.values()
-    run = profile.run
-    clock = run.monotonic_ns
-    for layer_name, wanted in (
-        (
-            "Ascend Hardware",
-            [
-                (rank.rank, f"Stream {task.stream}", clock(task.start_ns), task.duration_ns)
-                for rank in run.ranks
-                for task in (
-                    *rank.switches,
-                    *(task for one in rank.iterations for task in one.tasks),
-                )
-            ],
-        ),
-        (
-            "CANN",
-            [
-                (rank.rank, f"Thread {call.thread}", clock(call.start_ns), length)
-                for rank in run.ranks
-                for call in rank.cann_calls
-                for length in [call.end_ns - call.start_ns]
-            ],
-        ),
-    ):
-        found = Multiset(
-            (one.rank, one.row, one.start_ns, one.length_ns)
-            for one in shown
-            if one.layer == layer_name
-        )
-        same(found, Multiset(wanted))
-    iterations = {
-        (one.rank, one.start_ns, one.length_ns, one.name)
-        for one in shown
-        if one.row == "Iterations" and "Iteration " in one.name and "Refresh" not in one.name
-    }
-    assert iterations == {
-        (
-            rank.rank,
-            clock(one.start_ns),
-            one.end_ns - one.start_ns,
-            f"Graph {one.graph} Iteration {one.number}",
-        )
-        for rank in run.ranks
-        for one in rank.iterations
-    }
-
-
-def test_the_list_names_the_layout(shelf: ProfileShelf, capsys: pytest.CaptureFixture[str]) -> None:
-    profile = shelf.get("msprof-sqlite", **RUN)
-    assert main([str(profile.path), "--list"]) == 0
-    listed = capsys.readouterr().out
-    assert listed.count("(msprof sqlite)") == 2
-
-
 def test_counters_are_on_the_clock_of_the_tasks(shelf: ProfileShelf) -> None:
     """Counted, sampled and since the start: three clocks of one device."""
     profile = shelf.get("msprof-sqlite", **RUN)
@@ -284,12 +218,6 @@ def series_of(records: Records, name: str, unit: str) -> list[tuple[int, float]]
     )
     here = records.samples.take(records.samples.series == row)
     return sorted(zip(here.time_ns.tolist(), here.value.tolist(), strict=True))
-
-
-def test_reading_changes_nothing(copied: Profile) -> None:
-    before = tree_state(copied.path)
-    read_now(copied.path)
-    assert tree_state(copied.path) == before
 
 
 # -- finding -----------------------------------------------------------------------------------
@@ -673,7 +601,7 @@ def test_an_overwritten_page_gives_no_task_that_never_was(copied: Profile) -> No
     data = path.read_bytes()
     page_bytes = int.from_bytes(data[16:18], "big")
     page = data[2 * page_bytes : 3 * page_bytes]
-    for kept in range(50, page_bytes, 61):
+    for kept in range(50, page_bytes, 307):
         overwritten = page[:kept] + bytes(page_bytes - kept)
         path.write_bytes(data.replace(page, overwritten))
         records = read_now(copied.path)
@@ -711,17 +639,6 @@ def test_empty_tables_are_an_empty_profile(copied: Profile) -> None:
 
 
 # -- invariants --------------------------------------------------------------------------------
-
-
-@given(st.lists(st.integers(-(1 << 63), (1 << 63) - 1), min_size=1))
-def test_no_count_overflows(counts: list[int]) -> None:
-    """A count out of reach has no time."""
-    counter = CounterClock(1000 / Fraction("38.4"), Anchor(10**13, 10**14))
-    clock = DeviceClocks(counter, None, 5, 7, 11)
-    values = np.array(counts)
-    for found in (clock.counted_ns(values), clock.sampled_ns(values)):
-        assert found.dtype == np.int64
-        assert (found[values <= 0] == NO_TIME).all()
 
 
 CELLS = st.one_of(

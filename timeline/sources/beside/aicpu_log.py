@@ -56,18 +56,18 @@ class AicpuTasks(Spans):
     """Tasks that AI CPUs ran, a row each, in order of the file.
 
     kind: the type of the operator. start_ns, end_ns: on the counter of the device, NO_TIME where
-    the file tells lengths only.
+    the file has lengths only.
     """
 
     name: Codes = column(np.int32, NO_NAME)
-    """The full name of the operator, NO_NAME where only its thread is told."""
+    """The full name of the operator, NO_NAME where only its thread is known."""
     kind: Codes = column(np.int32, NO_NAME)
     """The type of the operator: the last part of its name, without a number."""
     stream: Int64 = column(np.int64, NO_ID)
     task: Int64 = column(np.int64, NO_ID)
     thread: Int64 = column(np.int64, NO_ID)
     total_ns: Int64 = column(np.int64, NO_TIME)
-    """From the moment at which the driver was told, to the end of the run."""
+    """From the moment at which the driver was notified, to the end of the run."""
     dispatch_ns: Int64 = column(np.int64, NO_TIME)
     """Until a thread began."""
     run_ns: Int64 = column(np.int64, NO_TIME)
@@ -118,7 +118,7 @@ def _table(found: Iterable[_Task], strings: StringPool) -> AicpuTasks:
     run_ns = [NO_TIME if one.start_ns == NO_TIME else one.end_ns - one.start_ns for one in tasks]
     names = [one.name for one in tasks]
     coded = {"name": strings.codes(names), "kind": strings.codes(map(type_of_name, names))}
-    return AicpuTasks.of(len(tasks), {**columns, **coded, "run_ns": run_ns})
+    return AicpuTasks.of(len(tasks), columns | coded, run_ns=run_ns)
 
 
 def type_of_name(name: str) -> str:
@@ -176,7 +176,7 @@ def _task_of(thread: str, operator: str | None) -> _Task | None:
 
 
 def _moment_of(found: re.Match[str]) -> int:
-    """Return ticks where they are told, else microseconds."""
+    """Return ticks where the line has them, else microseconds."""
     return int(found[1]) * MICROSECOND_NS if found[2] is None else int(found[2]) * TICK_NS
 
 
@@ -271,12 +271,10 @@ def with_aicpu_tasks(records: Records, files: NumberedFiles) -> Records:
     names[NO_NAME] = strings.code(UNNAMED)
     events = HostEvents.of(
         len(tasks),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "layer": np.full(len(tasks), strings.code(AI_CPU), np.int32),
-            "thread": tasks.thread,
-            "name": [names[code] for code in tasks.name.tolist()],
-        },
+        start_ns=tasks.start_ns,
+        end_ns=tasks.end_ns,
+        layer=strings.code(AI_CPU),
+        thread=tasks.thread,
+        name=[names[code] for code in tasks.name.tolist()],
     )
     return replace(records, host=HostEvents.concat([records.host, events]))

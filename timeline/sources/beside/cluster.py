@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
@@ -29,9 +26,11 @@ from timeline.sources.beside.delimited import (
     TableReader,
     TablesBuilder,
     Unit,
+    parse_json,
     quantity,
     read_rows,
     read_texts,
+    scale,
     table_of_rows,
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
@@ -71,9 +70,8 @@ _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
 
 def read_cluster(files: NumberedFiles, into: TablesBuilder) -> None:
     """Read ParallelStrategies, ParallelTimes, LinkSums and CollectiveSums."""
-    step_traces = files.get(NumberedFile.STEP_TRACE, ())
     readers: dict[NumberedFile, TableReader] = {
-        NumberedFile.PARALLEL_TIMES: partial(_read_times, step_traces),
+        NumberedFile.PARALLEL_TIMES: _read_times,
         NumberedFile.PARALLEL_STRATEGY: _read_strategy,
         NumberedFile.PROFILER_INFO: _read_profiler_info,
         NumberedFile.METADATA: _read_metadata,
@@ -115,7 +113,7 @@ def _whole(value: object, least: int) -> int:
 
 
 def _read_strategy(path: Path, _: LossLog, into: TablesBuilder) -> None:
-    """Read parallel_strategy_R.json; a file without `config` tells of the graph alone."""
+    """Read parallel_strategy_R.json; a file without `config` holds only the graph."""
     config = read_json(path).get("config")
     if not isinstance(config, dict):
         return
@@ -135,8 +133,8 @@ def _stage_devices(stages: object) -> tuple[int | None, int | None]:
 
 def _read_profiler_info(path: Path, _: LossLog, into: TablesBuilder) -> None:
     info = read_json(path)
-    told = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
-    _add_strategy(ParallelSource.PROFILER_INFO, path, into, *told)
+    values = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
+    _add_strategy(ParallelSource.PROFILER_INFO, path, into, *values)
 
 
 def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:
@@ -163,68 +161,45 @@ def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:
 # -- what ranks compute and communicate ------------------------------------------------------------
 
 
-def _read_times(
-    step_traces: Sequence[Path], path: Path, losses: LossLog, into: TablesBuilder
-) -> None:
+def _read_times(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read ascend_cluster_analyse_MODE_STAGES_RANKS_R.csv.
 
     It has a row per step in the order of the step trace, then their mean; a file of one row has it
-    for both. A row that is damaged keeps its place.
+    for both. A row that is damaged keeps its place. Steps beyond the step trace follow its last.
     """
     if match := _NAME.fullmatch(without_gz(path.name)):
         _add_strategy(ParallelSource.TIMES, path, into, *match.groups())
     rows = read_rows(path, losses)
-    header = next(rows, None)
-    places = {} if header is None else _time_places(header.cells)
-    if header is None or not places:
+    header = next(rows, Row(0, ())).cells
+    names = [name.lower().removesuffix("_time") for name in header]
+    places = {
+        field: names.index(name)
+        for field, accepted in _TIMES.items()
+        for name in reversed(accepted)
+        if name in names
+    }
+    if not places:
         return
-    values = [_times_of(row, places, len(header.cells), losses) for row in rows]
+    values: list[list[int | float] | None] = []
+    for row in rows:
+        times = [quantity(row.text(at), Unit.MILLISECONDS) for at in places.values()]
+        good = [time for time in times if time is not None and 0 <= time <= MOST]
+        is_whole = len(good) == len(times) and len(row.cells) >= len(header)
+        values.append(good if is_whole else None)
+        if not is_whole:
+            losses.add(UNREADABLE, f"line {row.line}")
     values = values if len(values) != 1 else 2 * values
-    steps = _step_numbers(step_traces, len(values) - 1)
-    good = [at for at, value in enumerate(values) if value is not None]
+    last, count = into.step_numbers[-1] if into.step_numbers else 0, max(len(values) - 1, 0)
+    steps = [*into.step_numbers, *range(last + 1, last + 1 + count)][:count]
+    kept = [at for at, value in enumerate(values) if value is not None]
     columns: dict[str, list[Any]] = {
-        "step": [steps[at] if at < len(steps) else NO_ID for at in good],
-        "first": [at == 0 for at in good],
-        "mean": [at == len(values) - 1 for at in good],
+        "step": [steps[at] if at < len(steps) else NO_ID for at in kept],
+        "first": [at == 0 for at in kept],
+        "mean": [at == len(values) - 1 for at in kept],
     }
     for number, field in enumerate(places):
         columns[field] = [value[number] for value in values if value is not None]
-    into.add(ParallelTimes.of(len(good), columns))
-
-
-def _time_places(header: Sequence[str]) -> dict[str, int]:
-    known = {name.lower().removesuffix("_time"): at for at, name in enumerate(header)}
-    found = {
-        field: [known[name] for name in names if name in known] for field, names in _TIMES.items()
-    }
-    return {field: places[0] for field, places in found.items() if places}
-
-
-def _times_of(
-    row: Row, places: Mapping[str, int], cells: int, losses: LossLog
-) -> tuple[int | float, ...] | None:
-    """Return the times of a row in the order of places; None if one of them cannot be read."""
-    times = [quantity(row.text(at), Unit.MILLISECONDS) for at in places.values()]
-    good = [time for time in times if time is not None and 0 <= time <= MOST]
-    if len(good) < len(times) or len(row.cells) < cells:
-        losses.add(UNREADABLE, f"line {row.line}")
-        return None
-    return tuple(good)
-
-
-def _step_numbers(step_traces: Sequence[Path], count: int) -> list[int]:
-    """Return the numbers of so many steps: those of the step trace, then the following ones.
-
-    What is damaged in a step trace is counted by what reads its times.
-    """
-    found = [
-        int(number)
-        for path in step_traces
-        for row in read_rows(path, LossLog(path), None)
-        if _is_whole(number := row.cells[0].partition(",")[0]) and int(number)
-    ]
-    last = found[-1] if found else 0
-    return [*found, *range(last + 1, last + 1 + count)][:count]
+    into.add(ParallelTimes.of(len(kept), columns))
 
 
 # -- what links and communication ops did ----------------------------------------------------------
@@ -275,7 +250,7 @@ def _ops_of(
 ) -> Iterator[tuple[int, ...]]:
     """Return the columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
 
-    Files of some versions tell of no ops.
+    Files of some versions hold no ops.
     """
     sums: dict[str, list[int]] = {}
     for name, figures in _object(text, losses, where).items() if text else ():
@@ -292,19 +267,14 @@ def _ops_of(
 
 def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
     """Return the JSON object in a cell; an empty one for anything else, which is noted."""
-    try:
-        found = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        found = None
-    if not isinstance(found, dict):
+    value = parse_json(text)
+    if not isinstance(value, dict):
         losses.add("cells that hold no JSON object", where)
         return {}
-    return found
+    return value
 
 
-def _scaled(figures: object, at: int, unit: int) -> int | None:
-    """Return the number at a place of a list times its unit, rounded; None without one."""
-    number = figures[at] if isinstance(figures, list) and len(figures) > at else None
-    if not isinstance(number, int | float) or not 0 <= number * unit <= MOST:
-        return None
-    return round(number * unit)
+def _scaled(figures: object, at: int, factor: int) -> int | None:
+    """Return the number at a place of a list times a factor; None without one."""
+    is_long = isinstance(figures, list) and len(figures) > at
+    return scale(figures[at], factor) if is_long else None  # type: ignore[index]

@@ -69,14 +69,12 @@ class MeasuredOps(ColumnTable):
         """Return the length of each op."""
         return VendorFigures.of(
             len(self),
-            {
-                "measure": np.full(len(self), Measure.COLLECTIVE),
-                "file": np.full(len(self), strings.code(file)),
-                "step": self.step,
-                "name": self.name,
-                "value_ns": self.elapsed_ns,
-                "tolerance_ns": np.full(len(self), ELAPSED_NS),
-            },
+            measure=Measure.COLLECTIVE,
+            file=strings.code(file),
+            step=self.step,
+            name=self.name,
+            value_ns=self.elapsed_ns,
+            tolerance_ns=ELAPSED_NS,
         )
 
 
@@ -257,7 +255,7 @@ def _start_ns(start_us: float | None) -> int:
 def with_moved_bytes(ops: CommunicationOps, measured: MeasuredOps) -> CommunicationOps:
     """Return ops with what they moved; the n-th of a name is the n-th that was measured.
 
-    Where a name was measured another number of times, which is which cannot be told.
+    Where a name was measured another number of times, which is which is unknown.
     """
     moved_bytes = np.full(len(ops), NO_ID)
     theirs = np.lexsort((measured.start_ns, measured.name))

@@ -77,7 +77,7 @@ def read_sample_table(
     """
     labels, devices, units = dict[str, int](), dict[str, int](), dict[str, str]()
     parts: list[tuple[Int64, Codes, Codes, dict[str, Float64]]] = []
-    twins = {label for label, group in table.twins.items() if group in drawn}
+    drawn_labels = {label for label, group in table.duplicates.items() if group in drawn}
     repeated = 0
     for block, damage in _read_blocks(paths, lost):
         if table.group in drawn:
@@ -88,8 +88,8 @@ def read_sample_table(
             raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
         time_ns = moments_ns(block.cells(time))
         wanted = select_device_rows(block, device)
-        label = block.positions(table.ids[0], labels)
-        again = wanted & np.isin(label, [labels[text] for text in twins & labels.keys()])
+        label = block.positions(table.label, labels)
+        again = wanted & np.isin(label, [labels[text] for text in drawn_labels & labels.keys()])
         repeated += int(np.count_nonzero(again))
         wanted &= ~again
         timed = wanted & (time_ns != NO_TIME)
@@ -104,12 +104,8 @@ def read_sample_table(
             damage.add_lines("values that are no numbers", block.lines[bad])
         values = {name: column[timed] for name, column in values.items()}
         parts.append((time_ns[timed], label[timed], at[timed], values))
-    rank = lost.rank
-    if repeated:
-        reason = f"rows of {paths[0].name} already drawn from the capture"
-        lost.omissions += counted_losses(
-            {reason: repeated}, rank, OmissionCode.REPEATED, loss=False
-        )
+    reason = f"rows of {paths[0].name} already drawn from the capture"
+    lost.leave_out(reason, repeated, OmissionCode.REPEATED, loss=False)
     if not parts:
         return
     time_ns = np.concatenate([part[0] for part in parts])
@@ -123,8 +119,8 @@ def read_sample_table(
         given = np.isfinite(samples)
         of_column = replace(series, which=series.which[given])
         idle += counters.add_column(table, name, of_column, time_ns[given], sizes[given], unit)
-    still = {f"samples of {paths[0].name} that stay zero all along": idle}
-    lost.omissions += counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
+    reason = f"samples of {paths[0].name} that stay zero all along"
+    lost.leave_out(reason, idle, OmissionCode.IDLE_COUNTER, loss=False)
 
 
 def _label_series(

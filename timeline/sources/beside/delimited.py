@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import orjson
 
 from timeline.columns.columns import ColumnTable, column
 from timeline.records.profiler_tables import ProfilerTables
@@ -26,7 +27,7 @@ UNREADABLE = "rows with a cell that cannot be read"
 
 
 def table_of_rows(kind: type[_Table], rows: Sequence[tuple[int | None, ...]]) -> _Table:
-    """Return a table of rows of whole numbers in the order of its columns; the last may lack."""
+    """Return a table of rows of integers in the order of its columns; the last may be missing."""
     names = [*kind.empty().columns()][: len(rows[0]) if rows else None]
     columns = np.array(rows, np.int64).reshape(-1, len(names)).T
     return kind.of(len(rows), dict(zip(names, columns, strict=True)))
@@ -35,15 +36,15 @@ def table_of_rows(kind: type[_Table], rows: Sequence[tuple[int | None, ...]]) ->
 class TablesBuilder(LostRows):
     """Collects the tables of one rank while its files are read.
 
-    strings: of all tables, which hold their codes. known: tables that were read before, to which
-    rows are added.
+    strings: of all tables, which hold their codes. before: tables that were read before, to which
+    rows are added. step_numbers: those of the step trace, in its order.
     """
 
-    def __init__(self, rank: int, known: ProfilerTables | None = None) -> None:
+    def __init__(self, rank: int, before: ProfilerTables | None = None) -> None:
         super().__init__(rank)
-        known = known or ProfilerTables()
-        self.strings = known.strings
-        self._parts = {kind: [table] for kind, table in known.tables.items()}
+        before = before or ProfilerTables()
+        self.strings, self.step_numbers = before.strings, before.step_numbers
+        self._parts = {kind: [table] for kind, table in before.tables.items()}
 
     def add(self, table: ColumnTable) -> None:
         """Add rows to the table of their class."""
@@ -67,7 +68,7 @@ class TablesBuilder(LostRows):
     def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
         """Return all tables, and what could not be read of their files."""
         tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
-        return ProfilerTables(self.strings, tables), tuple(self.omissions)
+        return ProfilerTables(self.strings, tables, self.step_numbers), tuple(self.omissions)
 
 
 TableReader = Callable[[Path, LossLog, TablesBuilder], None]
@@ -89,7 +90,7 @@ _MOST_DIGITS = 19
 class Unit(enum.Enum):
     """The content of a cell: a string, or a number in a unit.
 
-    factor: to the unit of the column; names keep units of one factor apart.
+    factor: to the unit of the column; names distinguish units of one factor.
     """
 
     TEXT = "text", None
@@ -192,28 +193,40 @@ def quantity(text: str, unit: Unit) -> int | float | None:
     return float(number) if unit is Unit.PERCENT else int(number.to_integral_value())
 
 
+def scale(value: object, factor: int) -> int | None:
+    """Return a number of JSON times a factor, rounded; None if it is not one from 0 to MOST."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return None
+    return round(value * factor) if 0 <= value * factor <= MOST else None
+
+
+def parse_json(text: str) -> Any:
+    """Return the value in a cell that holds JSON; None if it does not."""
+    try:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
+        return None
+
+
 def read_table(path: Path, kind: type[_Table], into: TablesBuilder) -> _Table:
     """Read a file with a header as a table of `cell`s, a row for each line; damage is counted.
 
-    A header may tell the unit of its times, as in `total_time(us)`.
+    A header may give the unit of its times, as in `total_time(us)`.
     """
-    cells = {one.name: one.metadata["cell"] for one in fields(kind)}
-    columns: dict[str, list[int | float]] = {}
+    cells = {one.metadata["cell"]: one.name for one in fields(kind)}
+    names, good = list[str](), list[list[int | float | None]]()
     with into.reading(path) as losses:
         rows = read_rows(path, losses)
-        places = _find_cells(rows, [*cells.values()], losses)
-        columns = {name: [] for name, cell in cells.items() if cell in places}
+        places = _find_cells(rows, [*cells], losses)
+        names = [cells[cell] for cell in places]
         for row in rows if places else ():
-            values = [
-                _value(cell, row.text(place), unit, into) for cell, (place, unit) in places.items()
-            ]
-            good = [value for value in values if value is not None]
-            if len(good) < len(values):
+            values = [_value(cell, row.text(at), unit, into) for cell, (at, unit) in places.items()]
+            if None in values:
                 losses.add(UNREADABLE, f"line {row.line}")
-                continue
-            for values_before, value in zip(columns.values(), good, strict=True):
-                values_before.append(value)
-    return kind.of(len(next(iter(columns.values()))), columns) if columns else kind.empty()
+            else:
+                good.append(values)
+    columns = zip(*good, strict=True) if good else ((),) * len(names)
+    return kind.of(len(good), dict(zip(names, columns, strict=True))) if names else kind.empty()
 
 
 def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[Row]:
@@ -225,8 +238,8 @@ def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[R
         SourceError: the file cannot be read.
     """
     rows = read_rows(path, losses)
-    if found := _find_cells(rows, cells, losses):
-        places = [found[cell][0] if cell in found else -1 for cell in cells]
+    if held := _find_cells(rows, cells, losses):
+        places = [held[cell][0] if cell in held else -1 for cell in cells]
         for row in rows:
             yield Row(row.line, tuple(map(row.text, places)))
 
@@ -234,28 +247,28 @@ def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[R
 def _find_cells(
     rows: Iterator[Row], cells: Sequence[Cell], losses: LossLog
 ) -> dict[Cell, tuple[int, Unit]]:
-    """Find cells in the header: where each lies in a row, and its unit if the header tells that.
+    """Find cells in the header: where each lies in a row, and its unit if the header gives one.
 
     Nothing is found where there is no header, or where it lacks a cell that is needed.
     """
     header = next(rows, None)
     if header is None:
         return {}
-    known, told = dict[str, int](), dict[str, Unit]()
-    for at, spelled in reversed(list(enumerate(header.cells))):
-        name, _, unit = spelled.lower().partition("(")
+    columns, units = dict[str, int](), dict[str, Unit]()
+    for at, text in reversed(list(enumerate(header.cells))):
+        name, _, unit = text.lower().partition("(")
         if unit.rstrip(")") in _UNITS_IN_HEADERS:
-            known[name.strip()] = at
-            told[name.strip()] = _UNITS_IN_HEADERS[unit.rstrip(")")]
-        known[spelled.lower()] = at
-    found = {}
+            columns[name.strip()] = at
+            units[name.strip()] = _UNITS_IN_HEADERS[unit.rstrip(")")]
+        columns[text.lower()] = at
+    places = {}
     for cell in cells:
-        if name := next((one for one in cell.names if one in known), ""):
-            found[cell] = known[name], told.get(name, cell.unit)
+        if name := next((one for one in cell.names if one in columns), ""):
+            places[cell] = columns[name], units.get(name, cell.unit)
         elif cell.absent is None:
             losses.add(f"headers without {cell.names[0]}, with all rows", f"line {header.line}")
             return {}
-    return found
+    return places
 
 
 def _value(cell: Cell, text: str, unit: Unit, into: TablesBuilder) -> int | float | None:

@@ -31,7 +31,7 @@ _LAYOUTS: Mapping[int, tuple[tuple[FlopUnit, tuple[str, ...]], ...]] = {
     5: ((FlopUnit.CUBE, (_WORK, _RATE)), (FlopUnit.VECTOR, (_WORK, _RATE))),
     7: ((FlopUnit.CUBE, (_WORK, _RATE, _SHARE)), (FlopUnit.VECTOR, (_WORK, _RATE, _SHARE))),
 }
-"""What the cells behind the name are, by how many cells a row has. Headers do not tell: MindSpore
+"""What the cells behind the name are, by how many cells a row has. Headers do not say: MindSpore
 1.x calls all of it FLOPs and FLOPS, whatever the unit. Its 2.1 writes no shares."""
 _SUMMARIES: Mapping[FlopUnit, Mapping[str, str]] = {
     FlopUnit.ALL: {_WORK: "FLOPs", _RATE: "FLOPS", _SHARE: "FLOPS_Utilization"},

@@ -89,11 +89,11 @@ class DataTypes:
     newer: bool = False
 
     @classmethod
-    def of_file(cls, told: Iterable[object]) -> DataTypes:
+    def of_file(cls, types: Iterable[object]) -> DataTypes:
         """Return the numbering that fits all types of a file: newer numbers exceed older ones."""
-        return cls(any(_is_beyond(one) for one in told))
+        return cls(any(_is_beyond(one) for one in types))
 
-    def spell(self, told: object) -> str | None:
+    def spell(self, value: object) -> str | None:
         """Return the data type of a tensor, such as float16; None if it is not given.
 
         >>> DataTypes().spell("39"), DataTypes().spell("NUMBER_TYPE_FLOAT16")
@@ -101,7 +101,7 @@ class DataTypes:
         >>> DataTypes(newer=True).spell("42"), DataTypes(newer=True).spell("NUMBER_TYPE_END")
         ('float16', 'float16')
         """
-        text = str(told).strip().lower() if isinstance(told, (str, int)) else ""
+        text = str(value).strip().lower() if isinstance(value, (str, int)) else ""
         number = whole_number(text)
         if self.newer and text.startswith(_WORD):
             number = _older_number(text)
@@ -112,8 +112,8 @@ class DataTypes:
         return None if text in _NO_TYPE else text
 
 
-def _is_beyond(told: object) -> bool:
-    text = str(told).strip().lower()
+def _is_beyond(value: object) -> bool:
+    text = str(value).strip().lower()
     number = whole_number(text)
     return text == _END if number is None else number > _LAST
 
@@ -170,7 +170,7 @@ def read_framework_rows(path: Path, strings: StringPool, damage: LossLog) -> Fra
         ids = {one: block.integers(one, none) for one, none in absent.items()}
         for one, none in absent.items():
             damage.add_lines(UNREADABLE, block.lines_without(one, ids[one], none))
-        parts.append(FrameworkRows.of(len(block), {**names, **ids}))
+        parts.append(FrameworkRows.of(len(block), **names, **ids))
     rows = FrameworkRows.concat(parts)
     return rows.take(rows.name != NO_NAME)
 
@@ -280,16 +280,16 @@ def _json_code(tensors: list[dict[str, Any]], into: TablesBuilder) -> int:
     return into.strings.code(orjson.dumps(tensors).decode())
 
 
-def sizes_of_shape(told: object) -> list[int] | None:
+def sizes_of_shape(value: object) -> list[int] | None:
     """Return the sizes of a shape that is a list or a string such as `32,3` or `[32, 3]`.
 
     None if it is neither, or a size is no number of 64 bits.
     """
     parts: Sequence[object]
-    if isinstance(told, str):
-        parts = [part for part in told.strip().strip("[]()").split(",") if part.strip()]
-    elif isinstance(told, list):
-        parts = told
+    if isinstance(value, str):
+        parts = [part for part in value.strip().strip("[]()").split(",") if part.strip()]
+    elif isinstance(value, list):
+        parts = value
     else:
         return None
     sizes = [whole_number(part) for part in parts]
@@ -303,7 +303,7 @@ def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
         with into.reading(path) as losses:
             described.update(read_descriptions(path, losses))
     types = _types_of(tensors for _, tensors in described.values())
-    told = {
+    codes = {
         name: (into.strings.code(kind), *_codes_of(tensors, types, into))
         for name, (kind, tensors) in described.items()
     }
@@ -315,7 +315,7 @@ def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
     tasks += [(name, NO_ID, NO_ID, NO_ID) for name in described if name not in run]
     rows = []
     for name, blocks, task, stream in tasks:
-        kind, *sides = told.get(name, (NO_NAME, NO_NAME, NO_NAME))
+        kind, *sides = codes.get(name, (NO_NAME, NO_NAME, NO_NAME))
         rows.append((NO_GRAPH, stream, task, into.strings.code(name), kind, blocks, *sides))
     return table_of_rows(FrameworkOperators, rows)
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Bool, Float64, Int64, Rows
-from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer
@@ -40,7 +39,7 @@ class HostClock:
     """The relation of the steady clock of a host, its raw clock and wall time.
 
     wall: whether the records hold wall time; otherwise they are on the raw monotonic clock.
-    steady_ns, raw_ns: what turns either clock into wall time, None if nothing tells. A raw
+    steady_ns, raw_ns: what turns either clock into wall time, None if unknown. A raw
     clock is never corrected; a steady one is, so the two drift apart while a host runs. span_ns:
     the first and the last time of the records: a steady time that has to be taken for a raw one,
     and lies further than they can drift apart from those, is on no clock that is known.
@@ -61,15 +60,22 @@ class HostClock:
         """
         is_wall = time_ns >= EARLIEST_WALL_NS
         is_steady = ~is_wall & (time_ns != NO_TIME)
-        from_wall, from_steady = self._from_wall(), self._from_steady()
-        mixed = from_steady is not None and self._is_mixed()
+        offset_ns = self.raw_ns if self.raw_ns is not None else self.steady_ns
+        from_wall: int | None = 0
+        if not self.wall:
+            from_wall = None if offset_ns is None else -offset_ns
+        from_steady: int | None = 0
+        if self.wall:
+            from_steady = self.steady_ns if self.steady_ns is not None else self.raw_ns
+        elif self.steady_ns is not None and self.raw_ns is not None:
+            from_steady = self.steady_ns - self.raw_ns
+        mixed = self.steady_ns is None or (not self.wall and self.raw_ns is None)
+        mixed &= from_steady is not None
+        far = np.zeros(len(time_ns), np.bool_)
         if mixed and self.span_ns is not None:
             moved_ns = time_ns + (from_steady or 0)
-            far = (moved_ns < self.span_ns[0] - MOST_DRIFT_NS) | (
-                moved_ns > self.span_ns[1] + MOST_DRIFT_NS
-            )
-        else:
-            far = np.zeros(len(time_ns), np.bool_)
+            far |= moved_ns < self.span_ns[0] - MOST_DRIFT_NS
+            far |= moved_ns > self.span_ns[1] + MOST_DRIFT_NS
         self.drifted |= mixed and bool((is_steady & ~far).any())
         moved = np.where(is_wall, from_wall or 0, np.where(is_steady, from_steady or 0, 0))
         known = (
@@ -78,22 +84,6 @@ class HostClock:
             | (is_steady & (from_steady is not None) & ~far)
         )
         return moved.astype(np.int64), known
-
-    def _is_mixed(self) -> bool:
-        return self.steady_ns is None or (not self.wall and self.raw_ns is None)
-
-    def _from_wall(self) -> int | None:
-        if self.wall:
-            return 0
-        offset_ns = self.raw_ns if self.raw_ns is not None else self.steady_ns
-        return None if offset_ns is None else -offset_ns
-
-    def _from_steady(self) -> int | None:
-        if self.wall:
-            return self.steady_ns if self.steady_ns is not None else self.raw_ns
-        if self.steady_ns is None or self.raw_ns is None:
-            return 0
-        return self.steady_ns - self.raw_ns
 
 
 def read_host_clock(
@@ -157,41 +147,31 @@ class HostStages:
     """Stages with a start and an end, and samples of the memory of the process."""
 
     path: Path
-    keys: list[_Key] = field(default_factory=list)
-    starts_ns: list[int] = field(default_factory=list)
-    ends_ns: list[int] = field(default_factory=list)
+    rows: list[tuple[_Key, int, int]] = field(default_factory=list)
+    """Key, start and end of each stage."""
     memory: tuple[Int64, Float64] = field(
         default_factory=lambda: (np.empty(0, np.int64), np.empty(0, np.float64))
     )
     """Times in ns and sizes in bytes."""
 
-    def add(self, key: _Key, start_ns: int, end_ns: int) -> None:
-        """Take one stage."""
-        self.keys.append(key)
-        self.starts_ns.append(start_ns)
-        self.ends_ns.append(end_ns)
-
     def events(self, strings: StringPool) -> HostEvents:
         """Return the stages as host events: their level is the module."""
-        count = len(self.keys)
-        threads, processes, modules, names = zip(*self.keys, strict=True) if count else [()] * 4
+        keys, starts_ns, ends_ns = zip(*self.rows, strict=True) if self.rows else [()] * 3
+        threads, processes, modules, names = zip(*keys, strict=True) if keys else [()] * 4
         return HostEvents.of(
-            count,
-            {
-                "start_ns": self.starts_ns,
-                "end_ns": self.ends_ns,
-                "layer": constant(strings.code(LAYER), count, np.int32),
-                "process": _ids(processes),
-                "thread": _ids(threads),
-                "name": strings.codes(names),
-                "level": strings.codes(modules),
-            },
+            len(keys),
+            start_ns=starts_ns,
+            end_ns=ends_ns,
+            layer=strings.code(LAYER),
+            process=_ids(processes),
+            thread=_ids(threads),
+            name=strings.codes(names),
+            level=strings.codes(modules),
         )
 
 
 def _ids(texts: Sequence[str]) -> Int64:
-    ids, _ = whole_numbers([text.encode() for text in texts], NO_ID)
-    return ids
+    return whole_numbers([text.encode() for text in texts], NO_ID)[0]
 
 
 def read_host_stages(path: Path, damage: LossLog, *, paired: bool = True) -> HostStages:
@@ -202,35 +182,32 @@ def read_host_stages(path: Path, damage: LossLog, *, paired: bool = True) -> Hos
     Raises:
         SourceError: the file cannot be read, or has no times.
     """
-    found = HostStages(path)
-    times: list[Int64] = []
-    lines: list[Int64] = []
-    sizes: list[Float64] = []
-    words: dict[str, list[str]] = defaultdict(list)
+    stages = HostStages(path)
+    rows: list[tuple[int, int, str, str, str, str, str, str]] = []
+    samples = [stages.memory]
     for block in read_blocks(path, None, (_TIME,), damage, RowShape.FULL):
-        lines.append(block.lines)
-        times.append(moments_ns(block.cells(_TIME)))
-        sizes.append(block.reals(_MEMORY)[0] * SIZES["kB"])
-        for name in _WORDS:
-            words[name] += block.texts(name)
-    if times:
-        time_ns, size_bytes = np.concatenate(times), np.concatenate(sizes)
-        line = np.concatenate(lines)
+        time_ns, size_bytes = moments_ns(block.cells(_TIME)), block.reals(_MEMORY)[0] * SIZES["kB"]
         sampled, timed = size_bytes > 0, time_ns > 0  # a row that was not sampled holds zero
-        found.memory = time_ns[sampled & timed], size_bytes[sampled & timed]
-        damage.add_lines("samples of memory without a time", line[sampled & ~timed])
-        if paired:
-            _pair(found, time_ns, words, line, damage)
-    return found
+        samples.append((time_ns[sampled & timed], size_bytes[sampled & timed]))
+        damage.add_lines("samples of memory without a time", block.lines[sampled & ~timed])
+        words = [block.texts(name) for name in _WORDS]
+        rows += zip(time_ns.tolist(), block.lines.tolist(), *words, strict=True)
+    times_ns, sizes_bytes = zip(*samples, strict=True)
+    stages.memory = np.concatenate(times_ns), np.concatenate(sizes_bytes)
+    if paired:
+        _pair(stages, rows, damage)
+    return stages
 
 
 def _pair(
-    found: HostStages, time_ns: Int64, words: dict[str, list[str]], lines: Int64, damage: LossLog
+    stages: HostStages,
+    rows: Sequence[tuple[int, int, str, str, str, str, str, str]],
+    damage: LossLog,
 ) -> None:
     """Join each end to the last open begin of its stage on its thread."""
     opened: dict[_Key, list[tuple[int, int]]] = defaultdict(list)
-    rows = zip(time_ns.tolist(), _keys(words), words["start_end"], lines.tolist(), strict=True)
-    for time, key, kind, line in rows:
+    for time, line, thread, process, module, event, stage, kind in rows:
+        key = (thread, process, module, f"{event}::{stage}" if stage else event)
         if time == NO_TIME:
             damage.add("rows without a valid time", f"line {line}")
         elif time <= 0:
@@ -238,21 +215,15 @@ def _pair(
         elif kind == _BEGIN:
             opened[key].append((time, line))
         elif kind == _MOMENT:
-            found.add(key, time, time)
+            stages.rows.append((key, time, time))
         elif kind == _END and opened[key]:
-            found.add(key, opened[key].pop()[0], time)
+            stages.rows.append((key, opened[key].pop()[0], time))
         elif kind == _END:
             damage.add("ends of stages without a begin", f"line {line}")
         elif kind:
             damage.add("rows that neither begin nor end", f"line {line}")
     left = sorted(line for begins in opened.values() for _, line in begins)
     damage.add_lines("begins of stages without an end", np.array(left, np.int64))
-
-
-def _keys(words: dict[str, list[str]]) -> Iterator[_Key]:
-    columns = (words[name] for name in ("tid", "pid", "module_name", "event", "stage"))
-    for thread, process, module, event, stage in zip(*columns, strict=True):
-        yield thread, process, module, f"{event}::{stage}" if stage else event
 
 
 def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
@@ -266,7 +237,7 @@ def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
         document = document.get("traceEvents")
     if not isinstance(document, list):
         raise SourceError(path, "holds no list of events.")
-    found = HostStages(path)
+    stages = HostStages(path)
     events = [(at, event) for at, event in enumerate(document) if isinstance(event, dict)]
     drawn = [(at, event) for at, event in events if event.get("ph") in ("X", "i", "I")]
     start_ns = moments_ns([_text(event, "ts").encode() for _, event in drawn])
@@ -277,14 +248,13 @@ def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
             damage.add("events without a valid time", f"event {at}")
             continue
         key = (_text(event, "tid"), _text(event, "pid"), _text(event, "cat"), _text(event, "name"))
-        found.add(key, start, start + length)
-    for at, event in events:
-        if event.get("ph") == "B":
-            damage.add("begins of stages without an end", f"event {at}")
+        stages.rows.append((key, start, start + length))
     for at, event in enumerate(document):
         if not isinstance(event, dict):
             damage.add("entries that are no events", f"event {at}")
-    return found
+        elif event.get("ph") == "B":
+            damage.add("begins of stages without an end", f"event {at}")
+    return stages
 
 
 def _text(event: dict[str, Any], name: str) -> str:
@@ -331,13 +301,11 @@ def read_cpu_operators(path: Path, strings: StringPool, damage: LossLog) -> Host
     count = len(start_ns)
     events = HostEvents.of(
         count,
-        {
-            "start_ns": start_ns,
-            "end_ns": start_ns + length_ns,
-            "layer": constant(strings.code(CPU_LAYER), count, np.int32),
-            "thread": thread,
-            "name": np.repeat(strings.codes(names), calls),
-        },
+        start_ns=start_ns,
+        end_ns=start_ns + length_ns,
+        layer=strings.code(CPU_LAYER),
+        thread=thread,
+        name=np.repeat(strings.codes(names), calls),
     ).take(good)
     damage.add_lines("runs without a valid time", np.array(lines_of, np.int64)[~good])
     return events
@@ -452,9 +420,7 @@ class _Reading:
             with self.lost.reading(path) as damage:
                 rows = sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
                 reason = f"rows of {path.name}, which are sums without a time"
-                self.lost.omissions += counted_losses(
-                    {reason: rows}, self.capture.rank, OmissionCode.REPEATED, loss=False
-                )
+                self.lost.leave_out(reason, rows, OmissionCode.REPEATED, loss=False)
 
     def read_memory(self) -> None:
         """Read the memory of the host process."""

@@ -137,7 +137,8 @@ def _step_times(values_us: dict[str, Float64], steps: Int64) -> ParallelTimes:
     columns = {"step": steps}
     for field, values in values_us.items():
         good = _are_times(values)
-        columns[field] = np.where(good, _ns(np.where(good, values, 0)), NO_TIME)
+        whole_ns = np.rint(np.where(good, values, 0) * 1000).astype(np.int64)
+        columns[field] = np.where(good, whole_ns, NO_TIME)
     return ParallelTimes.of(len(steps), columns)
 
 
@@ -154,13 +155,11 @@ def step_figures(
     count = int(np.count_nonzero(given))
     return VendorFigures.of(
         count,
-        {
-            "measure": np.repeat(list(fields), len(times))[given],
-            "file": np.full(count, strings.code(path.name)),
-            "step": np.tile(times.step, len(fields))[given],
-            "value_ns": values[given],
-            "tolerance_ns": np.full(count, tolerance_ns),
-        },
+        measure=np.repeat(list(fields), len(times))[given],
+        file=strings.code(path.name),
+        step=np.tile(times.step, len(fields))[given],
+        value_ns=values[given],
+        tolerance_ns=tolerance_ns,
     )
 
 
@@ -182,13 +181,11 @@ def read_operator_sums(
                 counts[name] = counts.get(name, 0) + count
     return VendorFigures.of(
         len(sums),
-        {
-            "measure": np.full(len(sums), Measure.OPERATOR),
-            "file": np.full(len(sums), strings.code(paths[0].name) if paths else NO_NAME),
-            "name": strings.codes(sums),
-            "value_ns": list(sums.values()),
-            "tolerance_ns": [max(OPERATOR_SUM_NS, count) for count in counts.values()],
-        },
+        measure=Measure.OPERATOR,
+        file=strings.code(paths[0].name) if paths else NO_NAME,
+        name=strings.codes(sums),
+        value_ns=list(sums.values()),
+        tolerance_ns=[max(OPERATOR_SUM_NS, count) for count in counts.values()],
     )
 
 
@@ -216,10 +213,6 @@ def _operator_sums(block: Block, of_device: Bool, damage: LossLog) -> list[tuple
 def _are_times(values_us: Float64) -> Bool:
     good: Bool = (values_us >= 0) & (values_us <= MOST_US)
     return good
-
-
-def _ns(values_us: Float64) -> Int64:
-    return np.rint(values_us * 1000).astype(np.int64)
 
 
 # -- Overlap Analysis ------------------------------------------------------------------------------

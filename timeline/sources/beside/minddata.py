@@ -7,12 +7,11 @@ from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
-import orjson
 
 from timeline.columns.columns import Bool, Float64, Int64
 from timeline.columns.strings import NO_NAME
@@ -30,6 +29,7 @@ from timeline.sources.beside.delimited import (
     UNREADABLE,
     Cell,
     TablesBuilder,
+    parse_json,
     read_texts,
     table_of_rows,
 )
@@ -41,7 +41,7 @@ from timeline.sources.common.decimals import (
     whole_number,
     whole_numbers,
 )
-from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Lines, read_lines
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_profile_file
@@ -74,7 +74,6 @@ _PIPELINE_CELLS = (
     Cell(("output_queue_size",), absent=NO_NAME),
     Cell(("output_queue_length",), absent=NO_NAME),
 )
-_BLANKS = b" \t\n\r\x0b\x0c"
 _NO_NUMBER = "lines with a cell that is no number"
 
 
@@ -154,7 +153,9 @@ class _Reader:
             losses.add_lines(_NO_NUMBER, found.lines[~good])
             time_ns = np.full(len(found), NO_TIME)
             whole = found.count == _TIMED_CELLS
-            time_ns[whole] = _in_ns(*whole_numbers(found.take(whole).column(4), 0))
+            time_ms, given = whole_numbers(found.take(whole).column(4), 0)
+            given &= np.abs(time_ms) < _MOST_MS
+            time_ns[whole] = np.where(given, np.where(given, time_ms, 0) * _NS_IN_MS, NO_TIME)
             if self.drawn:
                 untimed += int(np.count_nonzero(~whole))
                 reason = "lines without a time that can be read"
@@ -176,8 +177,7 @@ class _Reader:
                     sampled = (QUEUE_GROUP, name, unit, time_ns[rows], values[rows])
                     self.samples.append(Samples(path, *sampled))
         reason = f"lines of {path.name} without a time, as older versions write them"
-        code, rank = OmissionCode.NO_TIME, self.into.rank
-        self.into.omissions += counted_losses({reason: untimed}, rank, code, loss=False)
+        self.into.leave_out(reason, untimed, OmissionCode.NO_TIME, loss=False)
 
     def read_pipeline(self, path: Path, losses: LossLog) -> None:
         """Read pipeline_profiling_R.json, where operations are in no order.
@@ -281,47 +281,37 @@ def _entries(
 
 @dataclass(frozen=True)
 class QueueLines:
-    """Lines that are parted by blanks, as columns.
+    """Lines that are split at blanks: the cells of each, and their numbers, (n,)."""
 
-    cells: of all lines, one after another, (m,) bytes; first, count: (n,) where those of a line
-    begin, and how many it has; lines: their numbers.
-    """
-
-    cells: npt.NDArray[np.object_]
-    first: Int64
-    count: Int64
+    cells: Sequence[list[bytes]]
     lines: Int64
 
     @classmethod
     def of(cls, lines: Lines, more_blanks: bytes = b"") -> QueueLines:
         """Return the lines that are not empty."""
-        blank = np.zeros(256, np.bool_)
-        blank[list(_BLANKS + more_blanks)] = True
-        is_blank = blank[lines.characters]
-        begins = ~is_blank
-        begins[1:] &= is_blank[:-1]
-        count = np.add.reduceat(begins, lines.starts, dtype=np.int64)
         data = lines.data.translate(bytes.maketrans(more_blanks, b" " * len(more_blanks)))
-        found = data.split()
-        cells = np.empty(len(found), object)
-        cells[:] = found
-        return cls(cells, np.cumsum(count) - count, count, lines.numbers).take(count > 0)
+        cells = [line.split() for line in data.split(b"\n")[: len(lines)]]
+        return cls(cells, lines.numbers).take(np.array([*map(bool, cells)], np.bool_))
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.cells)
+
+    @property
+    def count(self) -> Int64:
+        """Return the number of cells of each line, (n,)."""
+        return np.fromiter(map(len, self.cells), np.int64, len(self))
 
     def take(self, rows: Bool) -> QueueLines:
         """Return some of the lines."""
-        return QueueLines(self.cells, self.first[rows], self.count[rows], self.lines[rows])
+        return QueueLines([*compress(self.cells, rows.tolist())], self.lines[rows])
 
     def column(self, place: int) -> list[bytes]:
         """Return one cell of each line, all of which have it."""
-        found: list[bytes] = self.cells[self.first + place].tolist()
-        return found
+        return [cells[place] for cells in self.cells]
 
-    def where(self, place: int, known: Collection[bytes]) -> Bool:
-        """Return which lines have one of some strings in a cell."""
-        cells = (text in known for text in self.column(place))
+    def where(self, place: int, accepted: Collection[bytes]) -> Bool:
+        """Return a mask of the lines with one of some strings in a cell."""
+        cells = (text in accepted for text in self.column(place))
         return np.fromiter(cells, np.bool_, len(self))
 
 
@@ -342,8 +332,7 @@ def _read_queue_lines(path: Path, losses: LossLog) -> Iterator[QueueLines]:
 
 
 def _add_batches(into: TablesBuilder, queue: Queue, **columns: Int64) -> None:
-    count = len(columns["step"])
-    into.add(QueueRecords.of(count, {"queue": np.full(count, int(queue)), **columns}))
+    into.add(QueueRecords.of(len(columns["step"]), columns, queue=int(queue)))
 
 
 def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whole_ns: bool) -> None:
@@ -360,7 +349,10 @@ def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whol
         losses.add_lines("lines with too few cells", found.lines[~whole])
         found = found.take(whole)
         start_ns, end_ns = (
-            _whole_ns(found.column(place)) if is_whole_ns else moments_ns(found.column(place))
+            # Decimals behind whole nanoseconds are cut off.
+            whole_numbers([text.split(b".")[0] for text in found.column(place)], NO_TIME)[0]
+            if is_whole_ns
+            else moments_ns(found.column(place))
             for place in (1, 2)
         )
         has_size = found.count > _LEAST_OF_DEVICE
@@ -381,13 +373,8 @@ def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whol
         first += count
 
 
-def _whole_ns(texts: Sequence[bytes]) -> Int64:
-    """Return nanoseconds; decimals behind them are cut off."""
-    return whole_numbers([text.split(b".")[0] for text in texts], NO_TIME)[0]
-
-
 def _read_enqueued(into: TablesBuilder, path: Path, losses: LossLog) -> None:
-    """Read records `Enqueue data to dp, .. index:i, size:n`, parted by NUL, of any length."""
+    """Read records `Enqueue data to dp, .. index:i, size:n`, separated by NUL, of any length."""
     batches: list[tuple[bytes, ...]] = []
     damaged = 0
     for record in _split_records(path):
@@ -418,7 +405,7 @@ def _split_records(path: Path) -> Iterator[bytes]:
 
 @dataclass
 class _Operation:
-    """An operation of the pipeline as a file tells it; sizes is None if it has no queue."""
+    """An operation of the pipeline, of a file; sizes is None if it has no queue."""
 
     op: int
     kind: str
@@ -442,8 +429,8 @@ def _read_pipeline_table(into: TablesBuilder, path: Path, losses: LossLog) -> No
                 op,
                 kind,
                 _number(workers),
-                _whole(_json(children)),
-                _listed(_json(sizes)) if sizes else None,
+                _whole(parse_json(children)),
+                _listed(parse_json(sizes)) if sizes else None,
                 _number(capacity),
             )
         )
@@ -525,17 +512,13 @@ _OF_HOST = {
 _OF_TASK = {"user_utilization": ("User", "%"), "sys_utilization": ("System", "%")}
 
 
-def _in_ns(time_ms: Int64, given: Bool) -> Int64:
-    good = given & (np.abs(time_ms) < _MOST_MS)
-    return np.where(good, np.where(good, time_ms, 0) * _NS_IN_MS, NO_TIME)
-
-
 def _times_ns(document: dict[str, Any]) -> Int64:
     """Return the times (ms) of samples; NO_TIME for one that is not an integer."""
-    times = _listed(document.get("time_stamp"))
-    good = [_is_number(time) and 0 <= time < _MOST_MS for time in times]
-    rows = zip(times, good, strict=True)
-    return np.array([int(time) * _NS_IN_MS if ok else NO_TIME for time, ok in rows], np.int64)
+    times_ns = [
+        int(time) * _NS_IN_MS if _is_number(time) and 0 <= time < _MOST_MS else NO_TIME
+        for time in _listed(document.get("time_stamp"))
+    ]
+    return np.array(times_ns, np.int64)
 
 
 def _values(samples: Any) -> Float64:
@@ -548,13 +531,6 @@ def _is_number(value: Any) -> bool:
 
 
 # -- cells -----------------------------------------------------------------------------------------
-
-
-def _json(text: str) -> Any:
-    try:
-        return orjson.loads(text) if text else None
-    except orjson.JSONDecodeError:
-        return None
 
 
 def _listed(value: Any) -> list[Any]:

@@ -27,6 +27,7 @@ from timeline.sources.beside.delimited import (
     Unit,
     cell,
     read_table,
+    scale,
 )
 from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.beside.framework import read_framework, sizes_of_shape
@@ -112,7 +113,8 @@ def read_operators(files: NumberedFiles, into: TablesBuilder) -> None:
     _add_cpu_runs(OperatorSource.AICPU, tasks.kind, tasks.name, lengths_ns, into)
     types = files.get(NumberedFile.AICORE_TYPES, ())
     for path in types:
-        _add_core_types(path, into)
+        sums = read_table(path, _CoreTypes, into)
+        _add_core_sums(into, sums.kind, sums.count, sums.total_ns)
     for path in files.get(NumberedFile.AICORE_DETAIL, ()):
         _add_core_operators(path, described, into, with_types=not types)
     into.read_files(files, {NumberedFile.DYNAMIC_SHAPES: read_dynamic_shapes})
@@ -136,7 +138,7 @@ def _add_cpu_runs(
 ) -> None:
     """Sum up runs on AI CPUs by type, and by operator.
 
-    kind, name: (n,) codes of its strings, the latter where the run tells more than a type.
+    kind, name: (n,) codes of its strings, the latter where the run has more than a type.
     lengths_ns: (n,) each: how long it took in all, until it was dispatched, and how long it ran.
     """
     named = np.where(name == kind, np.int32(NO_NAME), name)
@@ -153,7 +155,7 @@ def _add_cpu_runs(
             source,
             level,
             kind=kind[groups.first],
-            core=np.full(len(count), into.strings.code(AI_CPU)),
+            core=into.strings.code(AI_CPU),
             count=count,
             total_ns=total_ns,
             mean_ns=np.where(total_ns == NO_TIME, NO_TIME, _mean(total_ns, count)),
@@ -164,16 +166,10 @@ def _add_cpu_runs(
 
 
 def _add_sums(
-    into: TablesBuilder, source: OperatorSource, level: RunLevel, **columns: Int64 | Codes
+    into: TablesBuilder, source: OperatorSource, level: RunLevel, **columns: Int64 | Codes | int
 ) -> None:
-    count = len(columns["kind"])
-    shared = {"source": np.full(count, source), "level": np.full(count, level)}
-    into.add(OperatorSums.of(count, shared | columns))
-
-
-def _add_core_types(path: Path, into: TablesBuilder) -> None:
-    types = read_table(path, _CoreTypes, into)
-    _add_core_sums(into, types.kind, types.count, types.total_ns)
+    count = len(np.asarray(columns["kind"]))
+    into.add(OperatorSums.of(count, columns, source=source, level=level))
 
 
 def _add_core_sums(into: TablesBuilder, kind: Codes, count: Int64, total_ns: Int64) -> None:
@@ -263,8 +259,8 @@ def read_dynamic_shapes(path: Path, losses: LossLog, into: TablesBuilder) -> Non
     if "operator" not in document:
         runs += _ascend_runs(document, into, losses)
     runs += list(_types_of(runs))
-    told = {run.step for run in runs if run.level == RunLevel.TYPE}
-    runs += [run for run in _summed_types(document, into, losses) if run.step not in told]
+    summed = {run.step for run in runs if run.level == RunLevel.TYPE}
+    runs += [run for run in _summed_types(document, into, losses) if run.step not in summed]
     _add(runs, into)
 
 
@@ -273,7 +269,9 @@ def _single_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog)
     for key, level in _LEVELS.items():
         for step, items in _steps_of(document, key, list, losses):
             for item in items:
-                length_ns = _length_ns(item.get("dur")) if isinstance(item, dict) else None
+                length_ns = (
+                    scale(item.get("dur"), MICROSECOND_NS) if isinstance(item, dict) else None
+                )
                 if length_ns is None:
                     losses.add("runs without a length", f"{key} of step {step}")
                     continue
@@ -296,20 +294,16 @@ def _ascend_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog)
                 if not isinstance(times, list):
                     losses.add("operators without times", f"{kind} {name}")
                     continue
-                spelled = shapes if isinstance(shapes, list) else []
+                listed = [*(shapes if isinstance(shapes, list) else []), *[""] * len(times)]
                 for at, time_ms in enumerate(times):
-                    length_ns = _length_ns(time_ms, MILLISECOND_NS)
+                    length_ns = scale(time_ms, MILLISECOND_NS)
                     if length_ns is None:
                         losses.add("runs without a length", f"{kind} {name}")
                         continue
-                    told = _inputs_of(spelled[at]) if at < len(spelled) else ""
-                    texts = (code(kind), code(name), code(told))
+                    inputs = {int(number): one for number, one in _INPUT.findall(str(listed[at]))}
+                    ordered = _shapes_of([inputs[number] for number in sorted(inputs)])
+                    texts = (code(kind), code(name), code(ordered))
                     yield _Run(at + 1, RunLevel.NAME, NO_NAME, *texts, 1, length_ns)
-
-
-def _inputs_of(told: object) -> str:
-    found = {int(number): shape for number, shape in _INPUT.findall(str(told))}
-    return _shapes_of([found[number] for number in sorted(found)])
 
 
 _INPUT = re.compile(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
@@ -340,14 +334,12 @@ def _summed_types(document: dict[str, Any], into: TablesBuilder, losses: LossLog
                 for value in (values if isinstance(values, list) else [])
                 if isinstance(value, (int, float)) and not isinstance(value, bool)
             ][-3:]
-            total_ns = _length_ns(numbers[0]) if len(numbers) == 3 else None
+            total_ns = scale(numbers[0], MICROSECOND_NS) if len(numbers) == 3 else None
             if total_ns is None or not 0 <= numbers[1] <= MOST:
                 losses.add("sums of types without numbers", f"step {step}")
                 continue
-            code = into.strings.code(str(kind))
-            yield _Run(
-                step, RunLevel.TYPE, NO_NAME, code, NO_NAME, NO_NAME, int(numbers[1]), total_ns
-            )
+            names = NO_NAME, into.strings.code(str(kind)), NO_NAME, NO_NAME
+            yield _Run(step, RunLevel.TYPE, *names, int(numbers[1]), total_ns)
 
 
 def _steps_of(
@@ -363,19 +355,13 @@ def _steps_of(
         yield number, items
 
 
-def _length_ns(duration: object, unit_ns: int = MICROSECOND_NS) -> int | None:
-    if isinstance(duration, bool) or not isinstance(duration, (int, float)):
-        return None
-    return round(duration * unit_ns) if 0 <= duration * unit_ns <= MOST else None
-
-
-def _shapes_of(told: object) -> str:
-    """Return shapes as kernel tables spell them: sizes parted by commas, inputs by semicolons."""
-    if isinstance(told, str):
-        told = told.replace("],", "];").split(";")
-    if not isinstance(told, list):
+def _shapes_of(value: object) -> str:
+    """Return shapes as in kernel tables: commas between sizes, semicolons between inputs."""
+    if isinstance(value, str):
+        value = value.replace("],", "];").split(";")
+    if not isinstance(value, list):
         return ""
-    shapes = [sizes_of_shape(shape) for shape in told]
+    shapes = [sizes_of_shape(shape) for shape in value]
     return ";".join("" if shape is None else ",".join(map(str, shape)) for shape in shapes)
 
 

@@ -209,7 +209,7 @@ class WithCompanionFiles(SourceAround):
     def _listings(self) -> dict[Path, dict[str, Path]]:
         """Return the entries of each directory of tables that is there, by plain name.
 
-        It is not kept: of thousands of ranks it would take as much as what is told of them.
+        It is not kept: of thousands of ranks it would take as much as what is reported of them.
         """
         return {
             directory: _list_directory(directory)
@@ -280,7 +280,7 @@ def _with_tables(records: Records, files: NumberedFiles, into: TablesBuilder) ->
 def _of_other_networks(records: Records, tables: ProfilerTables) -> tuple[Omission, ...]:
     """Return operators whose operations are counted and that no task is called after.
 
-    Files of another run may have been left in the directory. Nothing is told where tasks were read
+    Files of another run may have been left in the directory. Nothing is said where tasks were read
     without their names, or there are none.
     """
     flops = tables.of(FlopRows)

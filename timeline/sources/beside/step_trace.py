@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64
-from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
@@ -39,6 +38,8 @@ class StepTicks:
     parts: StepParts
     reduces: CommunicationOps
     means: StepTraceMeans
+    numbers: tuple[int, ...] = ()
+    """Of all rows that have one, damaged or not."""
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
 
@@ -63,7 +64,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
 
     A step starts where the one before ends, so it holds the wait for data. The last row, which is
     the mean of the others, is no step: its number is a dash or 0. A FP or BP point
-    of 0 means that there is none. Reduce columns come in threes, in either order, so they are told
+    of 0 means that there is none. Reduce columns come in threes, in either order, so they are known
     by their suffixes; a start of 0 means that the step has no such reduce.
 
     Raises:
@@ -78,6 +79,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
         StepParts.concat(part.parts for part in found),
         CommunicationOps.concat(part.reduces for part in found),
         StepTraceMeans.concat([part.means for part in found if len(part.means)][-1:]),
+        tuple(number for part in found for number in part.numbers),
         damage.omissions(rank),
         _repeated(path, steps.iteration, rank),
     )
@@ -94,17 +96,19 @@ def _of_block(block: Block, mean: Bool, strings: StringPool, damage: LossLog) ->
     damage.add_lines("means that break off, without their last time", block.lines[mean & cut])
     steps = Steps.of(
         len(block),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "graph": constant(NO_GRAPH, len(block), np.int64),
-            "iteration": iteration,
-            "fp_start_ns": _mark_ns(block, "fp_point"),
-            "bp_end_ns": _mark_ns(block, "bp_point"),
-        },
+        start_ns=start_ns,
+        end_ns=end_ns,
+        graph=NO_GRAPH,
+        iteration=iteration,
+        fp_start_ns=_mark_ns(block, "fp_point"),
+        bp_end_ns=_mark_ns(block, "bp_point"),
     )
     parts, reduces = _reduces(block, iteration, good, cut, strings)
-    return StepTicks(steps.take(good), parts, reduces, _means_of(block, mean))
+    return StepTicks(steps.take(good), parts, reduces, _means_of(block, mean), _numbers_of(block))
+
+
+def _numbers_of(block: Block) -> tuple[int, ...]:
+    return tuple(number for number in block.integers("step_num", NO_ID).tolist() if number > 0)
 
 
 def _means_of(block: Block, mean: Bool) -> StepTraceMeans:
@@ -141,14 +145,12 @@ def _reduces(
         shared = {
             "start_ns": start_ns[rows],
             "end_ns": end_ns[rows],
-            "graph": np.full(count, NO_GRAPH),
+            "graph": NO_GRAPH,
             "iteration": iteration[rows],
         }
-        kind = np.full(count, StepPart.REDUCE)
-        parts.append(StepParts.of(count, shared | {"number": np.full(count, number), "kind": kind}))
+        parts.append(StepParts.of(count, shared, number=number, kind=StepPart.REDUCE))
         codes = {"name": strings.code(name), "group": strings.code(GROUP)}
-        named = {key: np.full(count, code) for key, code in codes.items()}
-        reduces.append(CommunicationOps.of(count, shared | named))
+        reduces.append(CommunicationOps.of(count, shared, **codes))
     return StepParts.concat(parts), CommunicationOps.concat(reduces)
 
 
@@ -169,7 +171,7 @@ _FIRST_LINE = 2
 """Of rows; a step 0 there is a step."""
 _TICKS_IN_MICROSECOND = 100
 _FP_START, _BP_END = "1", "2"
-"""Tags in what the framework tells of the marks."""
+"""Tags in the framework's data on the marks."""
 _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
@@ -184,8 +186,10 @@ def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
 
 
 def _read_means(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    blocks = with_mean_rows(read_blocks(path, None, STEP_COLUMNS, losses))
-    means = [_means_of(block, mean) for block, mean in blocks if mean.any()]
+    means = []
+    for block, mean in with_mean_rows(read_blocks(path, None, STEP_COLUMNS, losses)):
+        means += [_means_of(block, mean)] if mean.any() else []
+        into.step_numbers += _numbers_of(block)
     into.add(StepTraceMeans.concat(means[-1:]))
 
 
@@ -225,8 +229,8 @@ def _read_marks(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
 
 def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:
-    names = {"fp_start": into.strings.code(fp_start), "bp_end": into.strings.code(bp_end)}
-    into.add(StepPoints.of(1, {"graph": [graph], **{key: [code] for key, code in names.items()}}))
+    code = into.strings.code
+    into.add(StepPoints.of(1, graph=graph, fp_start=code(fp_start), bp_end=code(bp_end)))
 
 
 def ticks_ns(block: Block, name: str) -> Int64:

@@ -17,20 +17,16 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
-from timeline.records.tables import Omission, OmissionCode, Records, StepParts, Steps, Tasks
+from timeline.records.tables import OmissionCode, Records, StepParts, Steps, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type
 from timeline.sources.cann_raw import find_slices
 from timeline.sources.cann_raw.logs import (
     SUBTASK,
     SUBTASK_TYPES,
-    RecordReader,
-    TaskIntervals,
     TaskLog,
-    UInt64,
     find_missing_slices,
     find_other_logs,
     hwts_log,
-    read_intervals,
     select_slices,
     stars_log,
 )
@@ -44,8 +40,14 @@ from timeline.sources.common.device_clock import (
     read_anchor,
 )
 from timeline.sources.common.export_files import how_to_export
-from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.losses import FFTS_REASON, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
+from timeline.sources.common.raw_logs import (
+    RecordReader,
+    TaskIntervals,
+    UInt64,
+    read_intervals,
+)
 from timeline.sources.decoders.joins import covering_parents
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_regular_file, source_errors_for
@@ -148,17 +150,16 @@ def _has_expanded_streams(host_data: Path) -> bool:
             return file.read(_EXPANDED_AT + 1)[_EXPANDED_AT:] == b"\x01"
 
 
-class _Reader:
+class _Reader(LostRows):
     """One pass over the logs of one device."""
 
     def __init__(self, source: RawSlicesSource, clock: CounterClock, named: bool) -> None:
+        super().__init__(source.identity.rank)
         self.source, self.clock, self.with_names = source, clock, named
-        self.rank = source.identity.rank
         self.slices = source.files
         self.strings = StringPool()
         self.tasks = TableBuilder(Tasks)
         self.steps, self.parts = Steps.empty(), StepParts.empty()
-        self.omissions: list[Omission] = []
         self.others = 0
         self.is_unanchored = clock.anchor is NO_ANCHOR
         self.knows_streams = True
@@ -168,15 +169,13 @@ class _Reader:
 
     def read_tasks(self, log: TaskLog) -> None:
         reader = RecordReader(log.log, self._slices_of(log.log.name))
-        found = read_intervals(log, reader)
-        lost = {
-            "device tasks that started but never ended": found.unfinished,
-            "ends of device tasks without a start": found.unstarted,
-        }
-        self.omissions += [
-            *reader.omissions(self.rank),
-            *counted_losses(lost, self.rank, OmissionCode.UNPAIRED),
-        ]
+        found = read_intervals(reader, log.marks)
+        self.omissions += reader.omissions(self.rank)
+        for reason, rows in (
+            ("device tasks that started but never ended", found.unfinished),
+            ("ends of device tasks without a start", found.unstarted),
+        ):
+            self.leave_out(reason, rows, OmissionCode.UNPAIRED)
         self.others += found.others
         self.tasks.add(self._tasks(log, found))
         self.knows_streams &= log.knows_streams or not len(found.key)
@@ -206,19 +205,17 @@ class _Reader:
         compute = compute_by_type(task_type, self.strings)
         return Tasks.of(
             count,
-            {
-                "start_ns": self.clock.moments_ns(found.start_ticks),
-                "end_ns": self.clock.moments_ns(found.end_ticks),
-                "device": constant(NO_ID if device is None else device, count, np.int64),
-                "stream": stream if log.knows_streams else constant(NO_ID, count, np.int64),
-                "task": task,
-                "context": np.where(inside, context, NO_CONTEXT),
-                "name": self._names(log, found, kind, types),
-                "task_type": task_type,
-                "op_type": np.where(compute, task_type, NO_NAME),
-                "compute": compute,
-                "copy": copies[kind],
-            },
+            start_ns=self.clock.moments_ns(found.start_ticks),
+            end_ns=self.clock.moments_ns(found.end_ticks),
+            device=NO_ID if device is None else device,
+            stream=stream if log.knows_streams else constant(NO_ID, count, np.int64),
+            task=task,
+            context=np.where(inside, context, NO_CONTEXT),
+            name=self._names(log, found, kind, types),
+            task_type=task_type,
+            op_type=np.where(compute, task_type, NO_NAME),
+            compute=compute,
+            copy=copies[kind],
         )
 
     def _names(
@@ -256,54 +253,50 @@ class _Reader:
             )
         covering = covering_parents(tasks)
         tasks = tasks.take(~covering)
-        whole = {FFTS_REASON: int(np.count_nonzero(covering))}
-        others = {"raw records of other things than tasks and steps": self.others}
-        beside = (
-            *counted_losses(whole, self.rank, OmissionCode.FFTS_WHOLE, loss=False),
-            *counted_losses(others, self.rank, OmissionCode.NOT_DRAWN, loss=False),
-        )
+        parents = int(np.count_nonzero(covering))
+        self.leave_out(FFTS_REASON, parents, OmissionCode.FFTS_WHOLE, loss=False)
+        reason = "raw records of other things than tasks and steps"
+        self.leave_out(reason, self.others, OmissionCode.NOT_DRAWN, loss=False)
         graph, several = find_graphs(tasks.start_ns, self.steps)
+        self._add_warnings(directory, several, tasks)
         return Records(
             self.rank,
             self.strings,
             tasks=replace(tasks, graph=graph),
             steps=self.steps,
             parts=self.parts,
-            omissions=(*self.omissions, *beside),
-            warnings=tuple(self._warnings(directory, several, tasks)),
+            omissions=tuple(self.omissions),
+            warnings=tuple(self.warnings),
         )
 
-    def _warnings(self, directory: Path, several: int, tasks: Tasks) -> list[str]:
-        """Return what the records do not tell, and what would."""
-        found = [
+    def _add_warnings(self, directory: Path, several: int, tasks: Tasks) -> None:
+        """Note what the records lack, and what would have it."""
+        self.warn(
             "raw data, read without CANN. Names and shapes of operators, communication with its "
             "planes, host calls and counters are not known; communication shows as idle time "
             "and copies. "
             f"To have them: msprof --export=on --output={directory}"
-        ]
+        )
         if remark := remark_on_ai_cpu_tasks(tasks, self.strings, "the host's record of operators"):
-            found.append(remark)
+            self.warn(remark)
         if self.is_unanchored:
-            found.append(
+            self.warn(
                 "dev_start.log and host_start.log do not relate the counter of the device to the "
                 "clock of its host; times count from the start of the device."
             )
         if not self.knows_streams:
-            found.append("records of this chip do not name the stream of a task.")
+            self.warn("records of this chip do not name the stream of a task.")
         if (self.steps.graph != NO_GRAPH).any():
-            found.append(
+            self.warn(
                 "raw records do not name the graph of a task; each task is taken to be of the "
                 "graph whose step runs when it starts."
             )
         if several:
-            found.append(f"{several} tasks start in steps of several graphs and count for none.")
-        missing = find_missing_slices(self.slices)
-        if missing:
-            found.append(f"slices are missing: {', '.join(missing)}.")
-        others = find_other_logs(self.source.data)
-        if others:
-            found.append(f"raw logs that are not read: {', '.join(others)}.")
-        return [f"rank {self.rank}: {text}" for text in found]
+            self.warn(f"{several} tasks start in steps of several graphs and count for none.")
+        if missing := find_missing_slices(self.slices):
+            self.warn(f"slices are missing: {', '.join(missing)}.")
+        if others := find_other_logs(self.source.data):
+            self.warn(f"raw logs that are not read: {', '.join(others)}.")
 
 
 def _name(log: TaskLog, stream: int, task: int, context: int | None, kind: str) -> str:

@@ -13,8 +13,8 @@ from timeline.columns.distinct import distinct
 from timeline.columns.intervals import only_open_at
 from timeline.records.not_given import NO_GRAPH, NO_TIME
 from timeline.records.tables import Omission, OmissionCode, StepPart, StepParts, Steps
-from timeline.sources.cann_raw.logs import Log, RecordArray, RecordReader, UInt64, record_layout
 from timeline.sources.common.losses import counted_losses
+from timeline.sources.common.raw_logs import Log, RecordArray, RecordReader, UInt64, record_layout
 
 _START, _END, _FORWARD, _BACKWARD, _ITERATION_END = 0, 1, 2, 3, 4
 _REDUCE, _GET_NEXT, _STEP_START, _STEP_END = 10_000, 20_000, 60_000, 60_001

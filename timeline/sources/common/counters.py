@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -32,7 +32,7 @@ class Labels:
     """The labels that distinguish the series of one table.
 
     texts: (k,) what `{}` in the names of series stands for. which: (n,) the text of each row.
-    endings: (k,) what is put behind the names, nothing without it.
+    endings: (k,) added to the names, if there are any.
     """
 
     texts: Sequence[str]
@@ -43,38 +43,6 @@ class Labels:
         """Return the name of the series of one text; blanks around an empty one are left out."""
         name = " ".join(pattern.format(self.texts[at]).split())
         return name + self.endings[at] if self.endings else name
-
-
-def build_labels(
-    count: int,
-    ids: Sequence[Int64],
-    kinds: Sequence[tuple[Int64 | Codes, Callable[[int], str]]] = (),
-) -> Labels:
-    """Return the labels of rows: their ids, then their kinds, without those not given.
-
-    Args:
-        ids: columns of numbers that are shown as they are.
-        kinds: columns of numbers or codes, and what each is called; plain words such as read are
-            capitalised, names such as PTA stay as they are.
-    """
-    columns = [*ids, *(column for column, _ in kinds)]
-    groups = group_by(count, columns)
-    spelled: list[Callable[[int], str]] = [str] * len(ids)
-    spelled += [_capitalised(called) for _, called in kinds]
-    rows = zip(*(column[groups.first].tolist() for column in columns), strict=True)
-    texts = [
-        " ".join(spell(value) for spell, value in zip(spelled, row, strict=True) if value != NO_ID)
-        for row in rows
-    ]
-    return Labels(texts or [""] * len(groups.first), groups.group)
-
-
-def _capitalised(called: Callable[[int], str]) -> Callable[[int], str]:
-    def title(value: int) -> str:
-        name = called(value)
-        return name.capitalize() if name.islower() else name
-
-    return title
 
 
 class CounterBuilder:
@@ -92,6 +60,42 @@ class CounterBuilder:
         if len(values):
             (row,) = self._series.of([(group, name, unit)]).tolist()
             self._append(constant(row, len(values), np.int64), time_ns, values)
+
+    def add_table(
+        self,
+        table: CounterTable,
+        time_ns: Int64,
+        values: Mapping[str, Float64],
+        tags: Mapping[str, Int64 | Codes],
+        kind_name: Callable[[int], str],
+    ) -> int:
+        """Add the samples of a table; of a damaged one, the rows that all columns have.
+
+        Args:
+            values: by column.
+            tags: the columns of labels and kinds, of which NO_ID is not given.
+            kind_name: the name of a kind; plain words such as read are capitalised, names such as
+                PTA stay as they are.
+
+        Returns:
+            How many samples were left out because their series stays zero all along.
+        """
+        count = min(len(time_ns), *map(len, values.values()), *map(len, tags.values()))
+        columns = {name: tags[name][:count] for name in (table.label, table.kind) if name}
+        groups = group_by(count, columns.values())
+        texts = [""] * len(groups.first)
+        for name, column in columns.items():
+            for at, value in enumerate(column[groups.first].tolist()):
+                if value != NO_ID:
+                    word = str(value) if name == table.label else kind_name(value)
+                    if name == table.kind and word.islower():
+                        word = word.capitalize()
+                    texts[at] = f"{texts[at]} {word}".strip()
+        labels = Labels(texts, groups.group)
+        return sum(
+            self.add_column(table, name, labels, time_ns[:count], column[:count])
+            for name, column in values.items()
+        )
 
     def add_column(
         self,
@@ -140,12 +144,14 @@ class CounterBuilder:
 
     def tables(self, strings: StringPool) -> tuple[CounterSeries, CounterSamples]:
         """Return all series, and all samples."""
-        if not len(self._series):
-            return CounterSeries.empty(), CounterSamples.empty()
-        groups, names, units = zip(*self._series, strict=True)
-        columns = {"group": groups, "name": names, "unit": units}
-        coded = {key: strings.codes(texts) for key, texts in columns.items()}
-        return CounterSeries.of(len(self._series), coded), CounterSamples.concat(self._samples)
+        return _series_table(self._series, strings), CounterSamples.concat(self._samples)
+
+
+def _series_table(keys: Collection[tuple[str, str, str]], strings: StringPool) -> CounterSeries:
+    """Return series of groups, names and units."""
+    columns = zip(*keys, strict=True) if keys else ((),) * 3
+    coded = zip(("group", "name", "unit"), map(strings.codes, columns), strict=True)
+    return CounterSeries.of(len(keys), dict(coded))
 
 
 def scaled(values: Float64, factor: int | Int64) -> Float64:
@@ -155,7 +161,7 @@ def scaled(values: Float64, factor: int | Int64) -> Float64:
 
 
 def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
-    """Return sizes in bytes, if the digits of all are fine enough to tell; else as they are.
+    """Return sizes in bytes, if the digits of all are fine enough; else as they are.
 
     >>> whole_bytes(np.array([935.9951171875]), "MB")
     (array([9.81462016e+08]), 'B')
@@ -229,14 +235,14 @@ def select_device_rows(block: Block, device: int | None) -> Bool:
     seen: dict[str, int] = {}
     positions = block.positions(where, seen)
     of_device: Bool = np.isin(
-        positions, [at for text, at in seen.items() if _device(text) in (device, NO_ID)]
+        positions,
+        [
+            at
+            for text, at in seen.items()
+            if (match := _DEVICE.fullmatch(text)) is None or int(match[1]) == device
+        ],
     )
     return of_device
-
-
-def _device(text: str) -> int:
-    match = _DEVICE.fullmatch(text)
-    return int(match[1]) if match else NO_ID
 
 
 # -- counter events --------------------------------------------------------------------------------
@@ -307,7 +313,7 @@ class CounterReader:
         )
 
     def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
-        """Return one table for each sampled arg; those named *_id only tell series apart."""
+        """Return one table for each sampled arg; those named *_id only distinguish series."""
         ids = [key for key in part.keys if key.endswith("_id")]
         sampled = [key for key in part.keys if not key.endswith("_id")]
         labels, which = _labels({key: part.values(key) for key in ids}, len(part.time_ns))
@@ -341,22 +347,10 @@ class CounterReader:
             renumbered[old] = rows.setdefault((process(pid), name, unit), len(rows))
         if not rows:
             return CounterSeries.empty(), CounterSamples.empty()
-        groups, names, units = zip(*rows, strict=True)
         factors = np.array([factor_of(name, unit) for _, name, unit in keys])
-        series = CounterSeries.of(
-            len(rows),
-            {
-                "group": strings.codes(groups),
-                "name": strings.codes(names),
-                "unit": strings.codes(units),
-            },
-        )
-        columns = {
-            "time_ns": samples.time_ns,
-            "series": renumbered[samples.series],
-            "value": scaled(samples.value, factors[samples.series]),
-        }
-        return series, CounterSamples.of(len(samples), columns)
+        values = scaled(samples.value, factors[samples.series])
+        made = CounterSamples(samples.time_ns, renumbered[samples.series], values)
+        return _series_table(rows, strings), made
 
 
 def _count_strange(values: ArgValues, numbers: Rows) -> int:
@@ -378,15 +372,15 @@ def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]
             found, which = distinct_as_met(values.value)
             return [f" {name[:-3]} {value}" for value in found.tolist()], which
     seen: Interner[tuple[Any, ...]] = Interner()
-    objects = (_distinct(values.objects()) for values in ids.values())
-    which = seen.of(list(zip(*objects, strict=True)))
+    objects = [values.objects() for values in ids.values()]
+    # Equal values that are written otherwise, such as 3 and 3.0, are distinct.
+    columns = (
+        one if set(map(type, one)) in ({int}, {str}) else [str(value) for value in one]
+        for one in objects
+    )
+    which = seen.of(list(zip(*columns, strict=True)))
     labels = [
         "".join(f" {name[:-3]} {value}" for name, value in zip(ids, values, strict=True))
         for values in seen
     ]
     return labels, which
-
-
-def _distinct(values: Sequence[Any]) -> Iterable[Any]:
-    """Return values as they are if equal ones are written alike; else as they are written."""
-    return values if set(map(type, values)) in ({int}, {str}) else map(str, values)

@@ -152,12 +152,6 @@ def _characters(texts: Sequence[bytes]) -> Characters:
     return made
 
 
-def _carry(whole_us: Int64, fraction: Int64) -> tuple[Int64, Int64]:
-    """Return whole nanoseconds, and the rest; dividing is fast, a remainder is not."""
-    more_ns = fraction // _PARTS_IN_NS
-    return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS
-
-
 def _various(characters: Characters) -> _Exact:
     count = characters.shape[1]
     whole_us = np.zeros(count, np.int64)
@@ -180,7 +174,8 @@ def _various(characters: Characters) -> _Exact:
         behind |= is_point
     fraction *= _TENS[FRACTION_DIGITS - fraction_digits]
     good = plain & (digits > 0) & (digits < 17) & (whole_us < _MOST_US)
-    return *_carry(whole_us, fraction), good
+    more_ns = fraction // _PARTS_IN_NS  # which is fast, a remainder is not
+    return whole_us * 1000 + more_ns, fraction - more_ns * _PARTS_IN_NS, good
 
 
 def _exact(text: bytes) -> tuple[int, int] | None:

@@ -1,6 +1,6 @@
 """The relation of a device's counter and samplers to the clocks of its host.
 
-It is told by dev_start.log, host_start.log, info.json and start_info of a capture.
+It is read from dev_start.log, host_start.log, info.json and start_info of a capture.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NS_OF_A_MHZ_TICK = 1000
 _NANOSECOND = Fraction(1)
 """The tick of a host's counter where info.json names no frequency: 1000 MHz."""
 _HARDWARE_LOG_TICK_NS = 10
-"""The counter of devices that MindSpore 0.7 recorded runs at 100 MHz; no info.json tells it."""
+"""The counter of devices that MindSpore 0.7 recorded runs at 100 MHz; no info.json has it."""
 _LONGEST_CAPTURE_US = 1e12
 """Eleven days; clocks that count nanoseconds pass it a quarter of an hour after their start."""
 
@@ -140,7 +140,7 @@ def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> 
 
     Args:
         device, host: the directories of both in a capture.
-        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None if nothing tells.
+        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None if unknown.
 
     Raises:
         SourceError: one of them is there and cannot be read.
@@ -195,7 +195,7 @@ def _host_tick_ns(info: Mapping[str, Any]) -> Fraction:
 def _host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
     """Return the host's time when the counter of the device was read, by host_start.log.
 
-    cntvct_diff tells in ticks of the host's counter how much later the host's clock was read.
+    cntvct_diff is how much later the host's clock was read, in ticks of the host's counter.
     """
     monotonic_ns = log.get("clock_monotonic_raw", 0)
     found = monotonic_ns + round(log.get("cntvct_diff", 0) * _host_tick_ns(info))
@@ -261,7 +261,7 @@ def _first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 def read_hardware_log_clock(directory: Path, device: int | None) -> Clock:
     """Return the clock of hardware logs of MindSpore 0.7, whose directory holds several.
 
-    host_start.log.N tells the wall time at which dev_start.log.N read the counter of device N.
+    host_start.log.N has the wall time at which dev_start.log.N read the counter of device N.
 
     Raises:
         SourceError: a log cannot be read.

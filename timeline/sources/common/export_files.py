@@ -140,9 +140,9 @@ def find_sessions(directory: Path) -> tuple[Path, ...]:
 
 
 GLANCE_BYTES = 1 << 16
-"""So many bytes tell what most files are."""
+"""So many bytes are enough to know most files."""
 MOST_GLANCE_BYTES = 1 << 20
-"""Others add facts of their own in front of what tells."""
+"""Others begin with facts of their own."""
 TAIL_BYTES = 1 << 20
 _PYTORCH = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
 _BASE = b"baseTimeNanoseconds"

@@ -19,7 +19,6 @@ from timeline.columns.columns import (
     column,
     take,
 )
-from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_as_met, distinct_pairs, distinct_values
 from timeline.columns.nesting import innermost
 from timeline.columns.strings import Interner, StringPool
@@ -35,7 +34,7 @@ from timeline.records.tables import (
 from timeline.sources.decoders.joins import pairs_by_key, rows_in
 
 if TYPE_CHECKING:
-    from timeline.sources.decoders.event_columns import EventColumns, JsonValues, LaneKey
+    from timeline.sources.decoders.event_columns import EventColumns, LaneKey
 
 
 class ArrowTargets:
@@ -73,13 +72,11 @@ def build_arrows(
     count = len(source)
     return Flows.of(
         count,
-        {
-            "category": constant(strings.code(category), count, np.int32),
-            "source_kind": constant(FlowEnd.HOST, count, np.int64),
-            "source_row": source,
-            "target_kind": constant(kind, count, np.int64),
-            "target_row": target,
-        },
+        category=strings.code(category),
+        source_kind=FlowEnd.HOST,
+        source_row=source,
+        target_kind=kind,
+        target_row=target,
     )
 
 
@@ -194,7 +191,8 @@ class FlowReader:
         lanes = self._lanes.of([events.values.lane(group) for group in groups.tolist()])
         ids = events.end_ns[rows]
         codes, which = distinct_values(~ids[ids < 0])
-        ids[ids < 0] = self._odd_ids_of(events.values, codes)[which]
+        # Ids that are not plain decimals are opaque text, numbered below zero.
+        ids[ids < 0] = ~self._odd_ids.of(events.values.texts(codes))[which]
         self._ends.add(
             _Ends(
                 lanes[lane],
@@ -204,10 +202,6 @@ class FlowReader:
                 events.phase[rows] == ARROW_START,
             )
         )
-
-    def _odd_ids_of(self, values: JsonValues, codes: Int64) -> Int64:
-        """Return ids that are no plain decimals, numbered below zero; they are opaque text."""
-        return ~self._odd_ids.of(values.texts(codes))
 
     def resolve(
         self,
@@ -233,13 +227,11 @@ class FlowReader:
         whole = (target != NOT_BOUND) & (source != NOT_BOUND)
         flows = Flows.of(
             len(whole),
-            {
-                "category": ends.category[np.where(started, start, end)],
-                "source_kind": np.where(started, kind[start], NOT_BOUND),
-                "source_row": source,
-                "target_kind": np.where(ended, kind[end], NOT_BOUND),
-                "target_row": target,
-            },
+            category=ends.category[np.where(started, start, end)],
+            source_kind=np.where(started, kind[start], NOT_BOUND),
+            source_row=source,
+            target_kind=np.where(ended, kind[end], NOT_BOUND),
+            target_row=target,
         )
         elsewhere = ~np.array([True, *map(is_read, self._lanes)], np.bool_)
         away = elsewhere[np.append(ends.lane, NOT_BOUND) + 1]  # what is not bound is not away
@@ -274,7 +266,8 @@ def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
     Of one flow, the first end goes with the first start, and so on; when starts run out, further
     ends go with the last one.
     """
-    flow = _flows(ends)
+    _, which = distinct_pairs(ends.category.astype(np.int64), ends.id)
+    _, flow = distinct_as_met(which)
     count = int(flow.max(initial=-1)) + 1
     starts, finishes = np.flatnonzero(ends.is_start), np.flatnonzero(~ends.is_start)
     starts = starts[np.argsort(flow[starts], kind="stable")]
@@ -296,13 +289,6 @@ def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
         np.concatenate([paired, left]),
         np.concatenate([finishes, np.full(len(left), NOT_BOUND)]),
     )
-
-
-def _flows(ends: _Ends) -> Int64:
-    """Return the flow of each end, numbered in the order in which they begin in the file."""
-    _, which = distinct_pairs(ends.category.astype(np.int64), ends.id)
-    _, flow = distinct_as_met(which)
-    return flow
 
 
 def _starting_at(lane: LaneRows, moments: Int64) -> Int64:

@@ -47,7 +47,7 @@ def identify_device(capture: Capture, root: Root, *, several: bool = False) -> l
     """Identify a capture of one device, by metadata of msprof and the framework, then names.
 
     Raises:
-        SourceError: a file that tells it cannot be read.
+        SourceError: a file that has it cannot be read.
     """
     evidence = find_evidence_in_files(capture) + find_evidence_in_names(capture, root)
     return [make_claim(capture, evidence, _device(capture), _clock(capture), several)]
@@ -57,7 +57,7 @@ def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
     """Identify a device in a capture whose files hold all devices of its directory.
 
     Raises:
-        SourceError: a file that tells it cannot be read.
+        SourceError: a file that has it cannot be read.
     """
     return identify_device(capture, root, several=count_devices(capture.directory) > 1)
 
@@ -67,10 +67,10 @@ def identify_each_device(
 ) -> list[Claim]:
     """Identify the devices that one process drove, or a capture of one device.
 
-    find_devices: what tells them of the content; where it cannot be read, whoever reads it does.
+    find_devices: finds them in the content; where it cannot be read, whoever reads it does.
 
     Raises:
-        SourceError: a file that tells the rank cannot be read.
+        SourceError: a file that has the rank cannot be read.
     """
     (claim,) = identify_device(capture, root)
     devices = list[int]()
@@ -139,15 +139,13 @@ def _profiler_info(directory: Path) -> Iterable[Evidence]:
     for name, path in files_by_name(directory).items():
         if match := PROFILER_INFO_NAME.fullmatch(name):
             yield Evidence(int(match[1]), path.name)
-            rank = _rank_in(path)
-            if rank is not None:
+            if (rank := _rank_in(path)) is not None:
                 yield Evidence(rank, f"{path.name}: rank_id")
 
 
 def _info_json(capture: Capture) -> Iterable[Evidence]:
     for path in _info_files(capture):
-        rank = _rank_in(path)
-        if rank is not None:
+        if (rank := _rank_in(path)) is not None:
             yield Evidence(rank, f"{path.parent.name}/{path.name}: rank_id")
 
 
@@ -241,7 +239,7 @@ _MOST_MEMBERS = 1 << 24
 class ProcessGroup:
     """A group: what the source calls it, what the program calls it, and its global ranks.
 
-    size: that of a group whose members are not told.
+    size: that of a group whose members are unknown.
     """
 
     group: str
@@ -281,10 +279,10 @@ def _groups(info: Any) -> list[ProcessGroup]:
     """Return groups by raw name that have `group_name` and `global_ranks`."""
     if not isinstance(info, dict):
         return []
-    told = [(str(group), one) for group, one in info.items() if isinstance(one, dict)]
+    given = [(str(group), one) for group, one in info.items() if isinstance(one, dict)]
     return [
         ProcessGroup(group, str(one.get("group_name") or ""), ranks_in(one.get("global_ranks")))
-        for group, one in told
+        for group, one in given
     ]
 
 
@@ -298,12 +296,10 @@ def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMemb
     ]
     return GroupMembers.of(
         len(rows),
-        {
-            "group": strings.codes(group.group for group, _, _ in rows),
-            "name": strings.codes(group.name for group, _, _ in rows),
-            "rank": [rank for _, rank, _ in rows],
-            "size": [size for _, _, size in rows],
-        },
+        group=strings.codes(group.group for group, _, _ in rows),
+        name=strings.codes(group.name for group, _, _ in rows),
+        rank=[rank for _, rank, _ in rows],
+        size=[size for _, _, size in rows],
     )
 
 

@@ -28,6 +28,7 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, StepPart, StepParts, Steps, Tasks
 from timeline.records.task_kinds import drive_communication, have_type
+from timeline.sources.common.counters import select_device_rows
 from timeline.sources.common.decimals import interval_ns, moments_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
@@ -225,7 +226,7 @@ def read_kernel_table(
 ) -> tuple[KernelTable, tuple[Omission, ...]]:
     """Read what all slices of a kernel table say of kernels; with a device, only its rows.
 
-    And what could not be read of it: the tasks of those rows are in the trace, but nothing tells
+    And what could not be read of it: the tasks of those rows are in the trace, but nothing says
     that they compute.
 
     Raises:
@@ -389,7 +390,7 @@ _END, _LENGTH, _FP_START, _BP_END = (
     "FP Start(us)",
     "BP End(us)",
 )
-_ITERATION, _GRAPH, _DEVICE = "Iteration ID", "Model ID", "Device_id"
+_ITERATION, _GRAPH = "Iteration ID", "Model ID"
 _COLUMNS = (_ITERATION, _FP_START, _BP_END, _END, _LENGTH)
 _REDUCE_START = "Reduce Start"
 
@@ -407,31 +408,21 @@ def read_step_table(path: Path, device: int | None, damage: LossLog) -> tuple[St
     for block in read_blocks(path, None, _COLUMNS, damage):
         end_ns, length_ns = moments_ns(block.cells(_END)), moments_ns(block.cells(_LENGTH))
         iteration = block.integers(_ITERATION, NO_ID)
-        of_device = _of_device(block, device)
+        of_device = select_device_rows(block, device)
         good = of_device & (end_ns > 0) & (length_ns >= 0) & (iteration >= 0)
         damage.add_lines("rows without a step, an end and a length", block.lines[of_device & ~good])
         found = Steps.of(
             len(block),
-            {
-                "graph": block.integers(_GRAPH, NO_GRAPH),
-                "iteration": iteration,
-                "start_ns": end_ns - np.where(good, length_ns, 0),
-                "end_ns": end_ns,
-                "fp_start_ns": _marks_ns(block, _FP_START),
-                "bp_end_ns": _marks_ns(block, _BP_END),
-            },
+            graph=block.integers(_GRAPH, NO_GRAPH),
+            iteration=iteration,
+            start_ns=end_ns - np.where(good, length_ns, 0),
+            end_ns=end_ns,
+            fp_start_ns=_marks_ns(block, _FP_START),
+            bp_end_ns=_marks_ns(block, _BP_END),
         )
         steps.append(found.take(good))
         parts += _reduces(block, found, good)
     return Steps.concat(steps), StepParts.concat(parts)
-
-
-def _of_device(block: Block, device: int | None) -> Bool:
-    """Return rows of a device; those of a table that names none are of any."""
-    if device is None or _DEVICE not in block:
-        return np.ones(len(block), np.bool_)
-    of_device: Bool = block.integers(_DEVICE, NO_ID) == device
-    return of_device
 
 
 def _marks_ns(block: Block, key: str) -> Int64:
@@ -451,14 +442,12 @@ def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
         count = len(block)
         reduces = StepParts.of(
             count,
-            {
-                "graph": steps.graph,
-                "iteration": steps.iteration,
-                "number": constant(number, count, np.int64),
-                "kind": constant(StepPart.REDUCE, count, np.int64),
-                "start_ns": start_ns,
-                "end_ns": end_ns,
-            },
+            graph=steps.graph,
+            iteration=steps.iteration,
+            number=number,
+            kind=StepPart.REDUCE,
+            start_ns=start_ns,
+            end_ns=end_ns,
         )
         parts.append(reduces.take(good & (start_ns > 0)))
     return parts

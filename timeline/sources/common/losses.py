@@ -80,22 +80,31 @@ class LossLog:
 
 @dataclass
 class LostRows:
-    """The losses of files that are read one after the other."""
+    """The losses of a rank whose files are read one after the other, and remarks on them."""
 
     rank: int
-    omissions: list[Omission] = field(default_factory=list)
+    omissions: list[Omission] = field(default_factory=list, init=False)
+    warnings: list[str] = field(default_factory=list, init=False)
+
+    def leave_out(self, reason: str, rows: int, code: OmissionCode, *, loss: bool = True) -> None:
+        """Count rows that are left out, if there are any."""
+        self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
+
+    def warn(self, remark: str) -> None:
+        """Note a warning of the rank."""
+        self.warnings.append(f"rank {self.rank}: {remark}")
 
     @contextmanager
-    def reading(self, path: Path, warnings: list[str] | None = None) -> Iterator[LossLog]:
+    def reading(self, path: Path, *, warns: bool = False) -> Iterator[LossLog]:
         """Read a file within this: the log counts damaged rows, a SourceError is all of the file.
 
-        warnings: takes a remark on a file that cannot be read, where more than counting is needed.
+        warns: whether a file that cannot be read needs a warning, too.
         """
         damage = LossLog(path)
         try:
             yield damage
         except SourceError as error:
             self.omissions.append(unreadable_file(error, self.rank))
-            if warnings is not None:
-                warnings.append(f"rank {self.rank}: {error}")
+            if warns:
+                self.warn(str(error))
         self.omissions += damage.omissions(self.rank)

@@ -72,7 +72,7 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
 def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
     """Return the outer rule if free time lies before or after all else, else the inner one.
 
-    evidence: what the segments are called; without any that are busy they tell nothing.
+    evidence: what the segments are called; without any that are busy they say nothing.
     """
     timed = (overlap.start_ns != NO_TIME) & (overlap.end_ns >= overlap.start_ns)
     busy = np.isin(overlap.measure, [Measure.COMPUTING, Measure.COMMUNICATION]) & timed
@@ -113,13 +113,11 @@ def sum_segments(
     known = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
     return VendorFigures.of(
         len(known),
-        {
-            "measure": list(known),
-            "file": np.full(len(known), strings.code(file), np.int32),
-            "step": np.full(len(known), NO_ID if step < 0 else step, np.int64),
-            "value_ns": [int(lengths_ns.sum()) for lengths_ns in known.values()],
-            "tolerance_ns": [SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
-        },
+        measure=list(known),
+        file=strings.code(file),
+        step=NO_ID if step < 0 else step,
+        value_ns=[int(lengths_ns.sum()) for lengths_ns in known.values()],
+        tolerance_ns=[SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
     )
 
 
@@ -128,7 +126,7 @@ EDGE_NS = 2
 
 
 def mark_compute_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
-    """Take tasks whose type does not tell for operators if they lie in computing segments.
+    """Take tasks of unclear type for operators if they lie in computing segments.
 
     A task that is called by its type ran no operator wherever it lies.
     """
@@ -172,11 +170,11 @@ def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
     return found
 
 
-def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> str | None:
+def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, source: str) -> str | None:
     """Return a remark on AI CPU tasks that do not count as computing, None without any.
 
     Args:
-        knower: what would tell which of them ran an operator, and is not there.
+        source: what would say which of them ran an operator, and is not there.
     """
     rows = run_on_ai_cpu(tasks.task_type, strings) & ~tasks.compute
     count = int(np.count_nonzero(rows))
@@ -186,7 +184,7 @@ def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, knower: str) -> st
     counts = "does not count" if count == 1 else "do not count"
     return (
         f"{spell_count(count, 'AI CPU task')} ({spell_duration(length_ns)}) {counts} as "
-        f"computing: only {knower} would tell which of them ran operators."
+        f"computing: only {source} would tell which of them ran operators."
     )
 
 
@@ -251,18 +249,16 @@ def find_marked_ops(
     tasks, which = tasks.take(rows), np.searchsorted(codes, message[rows])
     made = CommunicationOps.of(
         len(rows),
-        {
-            "start_ns": tasks.start_ns,
-            "end_ns": tasks.end_ns,
-            "group": strings.codes(f"Group {mark.group}" for mark in marks)[which],
-            "group_name": strings.codes(mark.group for mark in marks)[which],
-            "name": strings.codes(mark.op for mark in marks)[which],
-            "graph": tasks.graph,
-            "connection": tasks.connection,
-            "launch_ns": tasks.launch_ns,
-            "count": np.array([mark.count for mark in marks], np.int64)[which],
-            "data_type": strings.codes(mark.data_type for mark in marks)[which],
-        },
+        start_ns=tasks.start_ns,
+        end_ns=tasks.end_ns,
+        group=strings.codes(f"Group {mark.group}" for mark in marks)[which],
+        group_name=strings.codes(mark.group for mark in marks)[which],
+        name=strings.codes(mark.op for mark in marks)[which],
+        graph=tasks.graph,
+        connection=tasks.connection,
+        launch_ns=tasks.launch_ns,
+        count=np.array([mark.count for mark in marks], np.int64)[which],
+        data_type=strings.codes(mark.data_type for mark in marks)[which],
     )
     return made.take(~_are_listed(made, listed, strings))
 
@@ -273,7 +269,10 @@ def _are_listed(made: CommunicationOps, listed: CommunicationOps, strings: Strin
     msMonitor numbers the connections of marks and of ops apart.
     """
     same: Bool = np.isin(made.connection, listed.connection) & (made.connection != NO_ID)
-    kinds, others = (np.array(_kinds(ops, strings), str) for ops in (made, listed))
+    kinds, others = (
+        np.array([collective_kind(name) for name in strings.texts(ops.name)], str)
+        for ops in (made, listed)
+    )
     for kind in {*kinds.tolist()} & {*others.tolist()}:
         rows, its = np.flatnonzero(kinds == kind), listed.take(others == kind)
         its = its.take(np.argsort(its.start_ns, kind="stable"))
@@ -281,7 +280,3 @@ def _are_listed(made: CommunicationOps, listed: CommunicationOps, strings: Strin
         latest_ns = np.maximum.accumulate(its.end_ns)[begun - 1]
         same[rows] |= (begun > 0) & (latest_ns > made.start_ns[rows])
     return same
-
-
-def _kinds(ops: CommunicationOps, strings: StringPool) -> list[str]:
-    return [collective_kind(name) for name in strings.texts(ops.name)]

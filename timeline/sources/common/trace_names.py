@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-import numpy as np
-
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Steps
 from timeline.sources.decoders.event_columns import EventRows, LaneKey
@@ -48,13 +46,4 @@ _NAME = re.compile(r"ProfilerStep#([0-9]{1,9})")
 def profiler_steps(host: EventRows) -> Steps:
     """Return the window of each ProfilerStep#N on the host, as step N without a graph."""
     rows, numbers = host.numbered(_NAME)
-    count = len(numbers)
-    return Steps.of(
-        count,
-        host.spans(rows)
-        | {
-            "graph": np.full(count, NO_GRAPH),
-            "iteration": numbers,
-            "host": np.ones(count, np.bool_),
-        },
-    )
+    return Steps.of(len(numbers), host.spans(rows), graph=NO_GRAPH, iteration=numbers, host=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,8 +16,8 @@ from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import AI_CORE_FREQUENCY, Omission, OmissionCode
 from timeline.records.task_kinds import UNCOUNTED_TYPES
-from timeline.sources.common.counter_tables import CounterTable, database_tables
-from timeline.sources.common.counters import CounterBuilder, build_labels
+from timeline.sources.common.counter_tables import database_tables
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.common.overlap_analysis import OVERLAP_TABLE, VendorOverlap, infer_free_rule
 from timeline.sources.database.host import DatabaseNames
@@ -39,7 +40,7 @@ def find_free_rule(
 ) -> FreeRule:
     """By which rule the writer of a database counts free time, and from when to when.
 
-    What it wrote itself (OVERLAP_ANALYSIS) tells, else the version of its schema.
+    What it wrote itself (OVERLAP_ANALYSIS) decides, else the version of its schema.
 
     Args:
         tasks: startNs, endNs and taskType of all its tasks, parents of FFTS+ tasks too.
@@ -82,8 +83,8 @@ def find_communication_rule(
 ) -> CommunicationRule:
     """Return what torch_npu took for communication when it summed up steps.
 
-    Its own sums tell; where they are not those of ops they come along, for whoever knows the
-    steps. Without any the date of the capture tells.
+    Its own sums are used; where they are not those of ops they come along, for whoever knows the
+    steps. Without any the date of the capture decides.
 
     step_sums_ns: what `read_communication_sums` found.
     """
@@ -97,10 +98,11 @@ def find_communication_rule(
         if abs(covered_ns - sum(step_sums_ns.values())) <= len(step_sums_ns):
             return CommunicationRule(evidence=evidence)
         return CommunicationRule(True, evidence, step_sums_ns)
-    started_ns = _session_start_ns(database)
-    if started_ns is None:
+    starts_ns = database.integers("SESSION_TIME_INFO", {"startTimeNs": NO_TIME})["startTimeNs"]
+    starts_ns = starts_ns[starts_ns > 0]
+    if not len(starts_ns):
         return CommunicationRule()
-    day = datetime.fromtimestamp(started_ns // _NS, timezone.utc)
+    day = datetime.fromtimestamp(int(starts_ns.min()) // _NS, timezone.utc)
     evidence = f"captured on {day:%Y-%m-%d}, {'before' if day < OPS_SINCE else 'after'} 2024-10-24"
     return CommunicationRule(day < OPS_SINCE, evidence)
 
@@ -141,14 +143,12 @@ def read_communication_sums(database: Path) -> dict[int, int]:
     return found
 
 
-def _session_start_ns(database: Database) -> int | None:
-    starts = database.integers("SESSION_TIME_INFO", {"startTimeNs": NO_TIME})["startTimeNs"]
-    known = starts[(starts != NO_TIME) & (starts > 0)]
-    return int(known.min()) if len(known) else None
-
-
 NOT_SAMPLED = float("inf")
 """A sample that the database leaves empty; it is dropped and counted with other bad values."""
+
+
+def _name_of(names: Mapping[int, str], number: int) -> str:
+    return names.get(number, str(number))
 
 
 def read_reserved_bytes(database: Database, device: int | None) -> int:
@@ -185,39 +185,18 @@ def read_counters(
         if not present or not database.has(table.table, table.time):
             database.note_unread(table.table, table.time, *table.values)
             continue
-        if table.twin and database.count(table.twin):
-            repeated = {
-                f"rows of {table.table}, which are in {table.twin} too": database.count(table.table)
-            }
+        if table.duplicate and database.count(table.duplicate):
+            reason = f"rows of {table.table}, which are in {table.duplicate} too"
+            repeated = {reason: database.count(table.table)}
             omissions += counted_losses(repeated, rank, OmissionCode.REPEATED, loss=False)
             continue
-        idle = _read_table(database, table, counters, names, device)
+        where = database.where(table.table, "deviceId", device)
+        tags = dict.fromkeys(filter(None, (table.label, table.kind)), NO_ID)
+        integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
+        floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
+        known = names.enum_names(table.names) if table.kind else {}
+        time_ns = integers.pop(table.time)
+        idle = counters.add_table(table, time_ns, floats, integers, partial(_name_of, known))
         still = {f"samples of {table.table} that stay zero all along": idle}
         omissions += counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
     return omissions
-
-
-def _read_table(
-    database: Database,
-    table: CounterTable,
-    counters: CounterBuilder,
-    names: DatabaseNames,
-    device: int | None,
-) -> int:
-    """Add the series of a table; the number of samples that were left out because all are zero."""
-    where = database.where(table.table, "deviceId", device)
-    tags = dict.fromkeys((*table.ids, *table.kinds), NO_ID)
-    integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
-    present = [column for column in table.values if database.has(table.table, column)]
-    floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
-    time_ns, known = integers[table.time], names.enum_names(table.names) if table.kinds else {}
-
-    def spell(value: int) -> str:
-        return known.get(value, str(value))
-
-    kinds = [(integers[column], spell) for column in table.kinds]
-    labels = build_labels(len(time_ns), [integers[column] for column in table.ids], kinds)
-    return sum(
-        counters.add_column(table, column, labels, time_ns, values)
-        for column, values in floats.items()
-    )

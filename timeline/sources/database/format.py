@@ -80,7 +80,7 @@ def _oldest_first(names: Iterable[str]) -> list[str]:
 
 
 def _unnamed(folder: Folder) -> list[str]:
-    """Return the profile databases of a folder that only their tables tell, as renamed copies."""
+    """Return the profile databases of a folder known only by their tables, as renamed copies."""
     likely = [name for name in folder.names if any(mark in name for mark in _MARKS_OF_NAMES)]
     return sorted(name for name in likely if _holds_profile(folder.path / name))
 

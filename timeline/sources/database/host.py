@@ -186,19 +186,20 @@ def _calls(
     names: DatabaseNames, layer: str, raw: dict[str, Int64], ids: Int64, level: Codes
 ) -> HostEvents:
     count = len(ids)
-    none = constant(NO_ID, count, np.int64)
     thread = raw["globalTid"]
     return HostEvents.of(
         count,
         {
             "start_ns": raw["startNs"],
             "end_ns": raw["endNs"],
-            "layer": constant(names.strings.code(layer), count, np.int32),
-            "process": compute_in_chunks(np.int64, _process, thread),
-            "thread": compute_in_chunks(np.int64, _thread, thread),
+            "layer": names.strings.code(layer),
+            "process": compute_in_chunks(np.int64, lambda ids: ids >> THREAD_BITS, thread),
+            "thread": compute_in_chunks(
+                np.int64, lambda ids: np.where(ids == NO_ID, NO_ID, ids & THREAD_MASK), thread
+            ),
             "name": names.codes(ids),
             "level": level,
-            "connection": raw["connectionId"] if layer == "CANN" else none,
+            "connection": raw["connectionId"] if layer == "CANN" else NO_ID,
         }
         | (
             {"shapes": names.input_shapes(raw["inputShapes"], raw["inputDtypes"])}
@@ -206,14 +207,6 @@ def _calls(
             else {}
         ),
     )
-
-
-def _process(global_tid: Int64) -> Int64:
-    return np.where(global_tid == NO_ID, NO_ID, global_tid >> THREAD_BITS)
-
-
-def _thread(global_tid: Int64) -> Int64:
-    return np.where(global_tid == NO_ID, NO_ID, global_tid & THREAD_MASK)
 
 
 def _framework_arrows(

@@ -46,7 +46,7 @@ from timeline.sources.common.identity import (
     members_of,
     read_groups_text,
 )
-from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.losses import FFTS_REASON, LostRows
 from timeline.sources.common.overlap_analysis import (
     OVERLAP_TABLE,
     find_marked_ops,
@@ -115,27 +115,26 @@ class DatabaseSource:
             return _Reader(database, self.identity.rank, device, wanted).records()
 
 
-class _Reader:
+class _Reader(LostRows):
     """One pass over one database."""
 
     def __init__(
         self, database: Database, rank: int, device: int | None, wanted: ReadRequest
     ) -> None:
-        self.database, self.rank, self.device = database, rank, device
+        super().__init__(rank)
+        self.database, self.device = database, device
         self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
         self.with_frequency = wanted.frequency
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
-        self.omissions: list[Omission] = []
         self.group_numbers: dict[int, int] = {}
         self.steps = self._steps()
-        self.warnings: list[str] = []
         self.overlap = read_overlap_table(database, device)
         self.free_rule = FreeRule()
         self.communication_rule = self._communication_rule()
         # Where steps are not marked they are found by the names of operators.
         # Those of HCCL tasks may be known of the device task alone.
-        # Kernels that run communication are told from those that compute by their names.
+        # Kernels that run communication are distinguished from those that compute by their names.
         self.named = (
             wanted.with_names
             or not len(self.steps)
@@ -148,7 +147,7 @@ class _Reader:
         for table, columns in _NEEDED.items():
             database.note_unread(table, *columns)
         if not database.has("TASK"):
-            self._warn(f"{database.path.name} has no table TASK, so that computing is not known.")
+            self.warn(f"{database.path.name} has no table TASK, so that computing is not known.")
 
     def records(self) -> Records:
         """Read every table that a layer needs."""
@@ -254,7 +253,7 @@ class _Reader:
             for (text,) in rows:
                 groups += read_groups_text(str(text), self.database.path)
         except SourceError as error:
-            self._warn(str(error))
+            self.warn(str(error))
         return members_of(groups, self.strings)
 
     def _communication_rule(self) -> CommunicationRule:
@@ -263,11 +262,8 @@ class _Reader:
             if self.device is None:  # else they may be of all devices
                 step_sums_ns = read_communication_sums(self.database.path)
         except SourceError as error:
-            self._warn(str(error))
+            self.warn(str(error))
         return find_communication_rule(self.database, step_sums_ns)
-
-    def _warn(self, text: str) -> None:
-        self.warnings.append(f"rank {self.rank}: {text}")
 
     def _tasks(self) -> tuple[Tasks, Int64]:
         """Device tasks without the FFTS+ parents, and their globalTaskId."""
@@ -290,7 +286,8 @@ class _Reader:
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
         stays = ~covering_parents(_unnamed_tasks(raw, row))
-        self._omit(FFTS_REASON, stays, OmissionCode.FFTS_WHOLE)
+        parents = int(np.count_nonzero(~stays))
+        self.leave_out(FFTS_REASON, parents, OmissionCode.FFTS_WHOLE, loss=False)
         if not stays.all():
             row = filter_in_place(row, stays)
             raw = {name: filter_in_place(values, stays) for name, values in raw.items()}
@@ -313,13 +310,13 @@ class _Reader:
         return tasks, raw["globalTaskId"]
 
     def _with_compute_by_type(self, tasks: Tasks, types: Codes) -> Tasks:
-        """Tasks of which nothing but their type tells whether they compute."""
+        """Tasks of which only their type says whether they compute."""
         compute = compute_by_type(types, self.strings)
         found = replace(
             tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
         )
         if remark := remark_on_ai_cpu_tasks(found, self.strings, "COMPUTE_TASK_INFO"):
-            self._warn(remark)
+            self.warn(remark)
         return found
 
     def _has_one_device(self) -> bool:
@@ -328,7 +325,7 @@ class _Reader:
     def _compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
         """Return what is known of the tasks that compute, and the codes of their names.
 
-        Names are read, whatever is drawn, where only they tell the types of operators.
+        Names are read, whatever is drawn, where only they give the types of operators.
         """
         table, names = "COMPUTE_TASK_INFO", {"name": NO_ID, "inputShapes": NO_ID}
         raw = self.database.integers(
@@ -377,12 +374,8 @@ class _Reader:
         """Return the column of block counts: blockDim until blockNum came, and not since."""
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
 
-    def _omit(self, reason: str, stays: Bool, code: OmissionCode, *, loss: bool = False) -> None:
-        rows = int((~stays).sum())
-        self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
-
     def _communication(self, tasks: Tasks) -> dict[str, Int64]:
-        """HCCL tasks as they are in the database, as far as they are drawn or tell of ops."""
+        """HCCL tasks as they are in the database, as far as they are drawn or needed for ops."""
         drawn = self._reads_planes
         make_ops = not self.database.count(self.ops_table)
         of_ops = make_ops or self.device is not None or bool((tasks.graph != NO_GRAPH).any())
@@ -423,18 +416,16 @@ class _Reader:
         group, label = self._groups(raw["groupName"])
         ops = CommunicationOps.of(
             len(graph),
-            {
-                "start_ns": raw["startNs"],
-                "end_ns": raw["endNs"],
-                "group": group,
-                "group_name": label,
-                "name": self.names.codes(raw["opName"]),
-                "graph": graph,
-                "connection": IDS["connection"].given(raw["connectionId"]),
-                "count": raw["count"],
-                "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
-                "algorithm": self.names.codes(raw["algType"]),
-            },
+            start_ns=raw["startNs"],
+            end_ns=raw["endNs"],
+            group=group,
+            group_name=label,
+            name=self.names.codes(raw["opName"]),
+            graph=graph,
+            connection=IDS["connection"].given(raw["connectionId"]),
+            count=raw["count"],
+            data_type=self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
+            algorithm=self.names.codes(raw["algType"]),
         )
         here = np.ones(len(ops), np.bool_)
         if self.device is not None:
@@ -453,32 +444,30 @@ class _Reader:
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
     ) -> CommunicationOps:
         """Ops of databases that list none, as those of early 2024: what the tasks of each span."""
-        twin = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
-        at = np.flatnonzero(twin >= 0)
+        of_hardware = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
+        at = np.flatnonzero(of_hardware >= 0)
         if not len(at):
             return CommunicationOps.empty()
-        at = at[np.argsort(tasks.start_ns[twin[at]], kind="stable")]
-        rows = twin[at]
+        at = at[np.argsort(tasks.start_ns[of_hardware[at]], kind="stable")]
+        rows = of_hardware[at]
         which = [communication[name][at] for name in ("opId", "name", "groupName")]
         ops = group_by(len(rows), [*which, tasks.graph[rows]])
         order = np.argsort(ops.first)
         first, end_ns = ops.first[order], ops.greatest(tasks.end_ns[rows])[order]
         group, label = self._groups(which[2][first])
-        self._warn(
+        self.warn(
             f"{self.database.path.name} lists no communication ops; each is taken to run from the "
             "first to the last of its HCCL tasks."
         )
         return CommunicationOps.of(
             len(first),
-            {
-                "start_ns": tasks.start_ns[rows[first]],
-                "end_ns": end_ns,
-                "group": group,
-                "group_name": label,
-                "name": self.names.codes(which[1][first]),
-                "graph": tasks.graph[rows[first]],
-                "connection": tasks.connection[rows[first]],
-            },
+            start_ns=tasks.start_ns[rows[first]],
+            end_ns=end_ns,
+            group=group,
+            group_name=label,
+            name=self.names.codes(which[1][first]),
+            graph=tasks.graph[rows[first]],
+            connection=tasks.connection[rows[first]],
         )
 
     def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
@@ -496,14 +485,14 @@ class _Reader:
         return labels[which], self.names.codes(ids)
 
     def _planes(self, tasks: Tasks, task_ids: Int64, raw: dict[str, Int64]) -> PlaneTasks:
-        """HCCL tasks, with the interval and ids of their hardware twin."""
+        """HCCL tasks, with the interval and ids of their hardware task."""
         group, _ = self._groups(raw["groupName"])
-        twin = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
-        known = twin >= 0
+        of_hardware = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
+        known = of_hardware >= 0
         if self.device is None:
             reason = "HCCL tasks whose device task is not in the profile"
-            self._omit(reason, known, OmissionCode.NO_TASK, loss=True)
-        rows = take(twin, known)
+            self.leave_out(reason, int(np.count_nonzero(~known)), OmissionCode.NO_TASK)
+        rows = take(of_hardware, known)
 
         def of_row(column: str) -> Any:
             return raw[column] if known.all() else take(raw[column], known)
@@ -516,7 +505,7 @@ class _Reader:
             "end_ns": of_task("end_ns"),
             "group": group if known.all() else group[known],
             "plane": of_row("planeId"),
-            # At the lowest level of profiling only the twin tells what the task is.
+            # At the lowest level of profiling only the hardware task says what it is.
             "name": _given_or(self.names.codes(of_row("taskType")), of_task("task_type")),
             "graph": of_task("graph"),
             "launch_ns": of_task("launch_ns"),
@@ -554,18 +543,16 @@ class _Reader:
         count = len(raw["id"])
         return Steps.of(
             count,
-            {
-                "start_ns": raw["startNs"],
-                "end_ns": raw["endNs"],
-                "iteration": raw["id"],
-                "graph": np.full(count, NO_GRAPH),
-                "host": np.ones(count, np.bool_),
-            },
+            start_ns=raw["startNs"],
+            end_ns=raw["endNs"],
+            iteration=raw["id"],
+            graph=NO_GRAPH,
+            host=True,
         )
 
 
 def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
-    """Tasks as their own table tells them; those with a row among the compute tasks compute."""
+    """Tasks as in their own table; those with a row among the compute tasks compute."""
     return Tasks.of(
         len(row),
         {
@@ -576,7 +563,7 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
             "context": IDS["context"].given(raw["contextId"]),
             "graph": IDS["graph"].given(raw["modelId"]),
             "connection": IDS["connection"].given(raw["connectionId"]),
-            "name": constant(NO_NAME, len(row), np.int32),
+            "name": NO_NAME,
             "compute": row >= 0,
         }
         | ({"device": raw["deviceId"]} if "deviceId" in raw else {}),

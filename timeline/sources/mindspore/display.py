@@ -118,7 +118,7 @@ def names_its_rows(path: Path) -> bool:
 
 
 def read_display(path: Path, strings: StringPool, rank: int) -> Display:
-    """Read a display; the process and thread numbers tell what a row is.
+    """Read a display; the process and thread numbers say what a row is.
 
     Raises:
         SourceError: the file cannot be read, is no trace, or holds no event that can be decoded.
@@ -177,12 +177,12 @@ class _Tables:
             "device": device,
             "stream": streams,
             "name": names,
-            "task_type": constant(self._strings.code(core), count, np.int32),
+            "task_type": self._strings.code(core),
             "op_type": op_type,
             "input_shapes": inputs,
             "output_shapes": outputs,
             "input_types": types,
-            "compute": constant(True, count, np.bool_),
+            "compute": True,
         }
         self._tasks[core].add(Tasks.of(count, values))
 
@@ -203,14 +203,14 @@ class _Tables:
 
     def _add_ops(self, events: EventRows) -> None:
         values = events.spans() | {
-            "group": constant(self._strings.code(GROUP), len(events), np.int32),
+            "group": self._strings.code(GROUP),
             "name": events.names(),
         }
         self._ops.add(CommunicationOps.of(len(events), values))
 
     def _add_host(self, events: EventRows) -> None:
         values = events.spans() | {
-            "layer": constant(self._strings.code(CPU_LAYER), len(events), np.int32),
+            "layer": self._strings.code(CPU_LAYER),
             "thread": events.by_lane(np.int64, lambda _, thread: _thread(thread)),
             "name": self._names(events, events.objects(WHOLE_ARGS)),
         }

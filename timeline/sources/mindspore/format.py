@@ -89,7 +89,7 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     """Identify the files of one of several ids in a directory.
 
     The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
-    a rank holds files of one id only, that name tells the rank and the id can be the device.
+    a rank holds files of one id only, that name has the rank and the id can be the device.
     """
     number, ids, clock = capture.device, capture.format.ids, Clock()
     assert number is not None and ids is not None

@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, Int64
-from timeline.columns.constant import constant
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -94,7 +93,9 @@ def read_hccl_files(
             bad.append(path)
             continue
         events = document if isinstance(document, list) else document.traceEvents
-        tasks = _planes(events, strings, strings.code(_op_name(path)))
+        # An op is called as its directory, or as its file in a shared one.
+        is_shared = path.parent.name.startswith(UNNUMBERED)
+        tasks = _planes(events, strings, strings.code(path.stem if is_shared else path.parent.name))
         good = (tasks.start_ns != NO_TIME) & (tasks.end_ns >= tasks.start_ns)
         tasks = tasks.take(good)
         timeless += int(np.count_nonzero(~good))
@@ -112,20 +113,13 @@ def read_hccl_files(
     return CommunicationOps.concat(ops), tasks, lost
 
 
-def _op_name(path: Path) -> str:
-    """Return the name of an op: that of its directory, or of the file in a shared one."""
-    return path.stem if path.parent.name.startswith(UNNUMBERED) else path.parent.name
-
-
 def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:
     return CommunicationOps.of(
         1,
-        {
-            "start_ns": [tasks.start_ns.min()],
-            "end_ns": [tasks.end_ns.max()],
-            "group": [strings.code(GROUP)],
-            "name": [tasks.op[0]],
-        },
+        start_ns=[tasks.start_ns.min()],
+        end_ns=[tasks.end_ns.max()],
+        group=[strings.code(GROUP)],
+        name=[tasks.op[0]],
     )
 
 
@@ -142,24 +136,20 @@ def _planes(events: Sequence[_Event], strings: StringPool, op: int) -> PlaneTask
 
     return PlaneTasks.of(
         count,
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "group": constant(strings.code(GROUP), count, np.int32),
-            "plane": [number(event.tid, NO_ID) for event in events],
-            "name": strings.codes(event.name for event in events),
-            "op": constant(op, count, np.int32),
-            "source_rank": ids("src rank"),
-            "target_rank": ids("dst rank"),
-            "size_bytes": ids("size(Byte)", "size"),
-            "notify": codes("notify id", "notify_id"),
-            "transport": codes("transport type"),
-            "link": codes("link type"),
-            "data_type": codes("data type"),
-            "bandwidth": [
-                value if isinstance(value, (int, float)) else np.nan for value in bandwidths
-            ],
-        },
+        start_ns=start_ns,
+        end_ns=end_ns,
+        group=strings.code(GROUP),
+        plane=[number(event.tid, NO_ID) for event in events],
+        name=strings.codes(event.name for event in events),
+        op=op,
+        source_rank=ids("src rank"),
+        target_rank=ids("dst rank"),
+        size_bytes=ids("size(Byte)", "size"),
+        notify=codes("notify id", "notify_id"),
+        transport=codes("transport type"),
+        link=codes("link type"),
+        data_type=codes("data type"),
+        bandwidth=[value if isinstance(value, (int, float)) else np.nan for value in bandwidths],
     )
 
 
@@ -260,10 +250,11 @@ class RecordsBuilder:
             return StepTicks.none()
         ticks = read_step_ticks(path, self.records.strings, self.records.rank)
         self._into.add(ticks.means)
+        self._into.step_numbers += ticks.numbers
         return ticks
 
     def add_steps(self, ticks: StepTicks) -> None:
-        """Take the steps, and their reduces as communication ops where no others tell of them."""
+        """Take the steps, and their reduces as communication ops where there are no others."""
         self.report(ticks.omissions, ticks.warnings)
         self._ticks = ticks
         self.add_ops(ticks.reduces)
@@ -276,7 +267,7 @@ class RecordsBuilder:
         )
 
     def add_ops(self, ops: CommunicationOps, *, better: bool = False) -> None:
-        """Put ops to those there are, one of each that is told twice: the older, or the better."""
+        """Put ops to those there are, one of each that is there twice: the older, or the better."""
         old = self.records.ops
         if better:
             old = old.take(~find_repeated(old, ops))

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from timeline.columns.columns import Int64
-from timeline.columns.constant import constant
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError, spell_ids
 from timeline.layers import Layer
@@ -57,7 +56,7 @@ def read_device_rows(
         columns = {
             "stream": block.integers("stream_id", NO_ID),
             "name": block.codes("op_name", strings, str.strip),
-            "task_type": constant(strings.code(AI_CORE), len(block), np.int32),
+            "task_type": strings.code(AI_CORE),
         }
         parts.append(_timed_tasks(block, times_ns, columns, "a duration", damage))
     tasks = Tasks.concat(parts)
@@ -86,8 +85,7 @@ def read_aicpu_rows(
     for block in read_blocks(path, None, ("run_start",), damage, RowShape.ENDED):
         column = "kernel_type" if "kernel_type" in block else "op_type"
         names = block.codes(column, strings, str.strip)
-        task_type = constant(strings.code(AI_CPU), len(block), np.int32)
-        columns = {"name": names, "op_type": names, "task_type": task_type}
+        columns = {"name": names, "op_type": names, "task_type": strings.code(AI_CPU)}
         parts.append(_timed_tasks(block, _times_ns(block), columns, "an end", damage))
     return Tasks.concat(parts), damage.omissions(rank)
 
@@ -103,8 +101,8 @@ def _timed_tasks(
     start_ns, end_ns = times_ns
     good = (start_ns != NO_TIME) & (end_ns != NO_TIME)
     damage.add_lines(f"rows without a start and {end}", block.lines[~good])
-    shared = {"start_ns": start_ns, "end_ns": end_ns, "compute": np.ones(len(block), np.bool_)}
-    return Tasks.of(len(block), {**columns, **shared}).take(good)
+    tasks = Tasks.of(len(block), columns, start_ns=start_ns, end_ns=end_ns, compute=True)
+    return tasks.take(good)
 
 
 def _times_ns(block: Block) -> tuple[Int64, Int64]:
@@ -192,12 +190,8 @@ class MindSporeTextSource:
             if device or not display
             else (display, self._file("min_cycle_counter_{}.txt"), self._summary(display))
         )
-        shared = (
-            self._step_trace,
-            self._file("framework_raw_{}.csv"),
-        )
-        named = [path for path in (*chosen, *shared) if path is not None]
-        return (*named, *find_hccl_files(self.capture))
+        shared = (self._step_trace, self._file("framework_raw_{}.csv"))
+        return (*filter(None, (*chosen, *shared)), *find_hccl_files(self.capture))
 
     def _file(self, name: str) -> Path | None:
         return find_file(self.capture.content, name.format(self.capture.device))
@@ -318,24 +312,16 @@ def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
     return sorted(offsets_ns)[len(offsets_ns) // 2]
 
 
-_WITH_STEPS = "MindSpore step trace"
-
-
-@dataclass(frozen=True)
-class MindSporeTablesSource:
+class MindSporeTablesSource(MindSporeTextSource):
     """The small tables of one id in a directory: its step trace, and tasks of communication.
 
     The other tables are read as those beside any capture are.
     """
 
-    identity: Identity
-    clock: Clock
-    capture: Capture
-
     @property
     def layout(self) -> str:
         """MindSpore step trace, or MindSpore tables where there is none."""
-        return self.capture.format.name if self._step_trace is None else _WITH_STEPS
+        return super().layout if self._step_trace is None else "MindSpore step trace"
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -343,20 +329,14 @@ class MindSporeTablesSource:
         steps = () if self._step_trace is None else (self._step_trace,)
         return (*steps, *find_hccl_files(self.capture))
 
-    @property
-    def _step_trace(self) -> Path | None:
-        name = f"step_trace_raw_{self.capture.device}_detail_time.csv"
-        return find_file(self.capture.content, name)
-
     def read(self, wanted: ReadRequest) -> Records:
         """Read the steps, their reduces, and what HCCL recorded of them.
 
         Raises:
             SourceError: a file cannot be read.
         """
-        strings, rank = StringPool(), self.identity.rank
-        empty = Records(rank, strings, tells_copies=False, tables_only=True)
+        empty = Records(self.identity.rank, StringPool(), tells_copies=False, tables_only=True)
         builder = RecordsBuilder(empty, with_tables=True)
         builder.add_steps(builder.read_steps(self._step_trace))
-        builder.add_hccl(self.capture, with_planes=Layer.COMMUNICATION in wanted.layers)
+        self._add_communication(builder, wanted)
         return builder.build()

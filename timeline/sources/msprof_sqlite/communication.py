@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, c
 from timeline.columns.distinct import NO_ROWS, distinct, map_values, rows_by_value
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.joining import IDS
-from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, GroupMembers, PlaneTasks, Tasks
 from timeline.sources.common.identity import label_groups
 from timeline.sources.decoders.joins import Lookup, common_keys, ordinals, values_at
@@ -24,31 +22,51 @@ from timeline.sources.msprof_sqlite.tasks import build_task_keys, read_task_ids
 class Transfers(ColumnTable):
     """HCCL tasks: what each did, when, and which run of which op it belongs to.
 
-    connection and turn tell the run of an op together with its name and group; master marks the
+    connection and turn identify the run of an op together with its name and group; master marks the
     tasks whose span is that of the op.
     """
 
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
-    name: Codes = column(np.int32)
-    op: Codes = column(np.int32)
+    start_ns: Int64 = column(np.int64, NO_TIME)
+    end_ns: Int64 = column(np.int64, NO_TIME)
+    name: Codes = column(np.int32, NO_NAME)
+    op: Codes = column(np.int32, NO_NAME)
     group: Codes = column(np.int32)
-    connection: Int64 = column(np.int64)
-    turn: Int64 = column(np.int64)
-    master: Int64 = column(np.int64)
+    connection: Int64 = column(np.int64, NO_ID)
+    turn: Int64 = column(np.int64, NO_ID)
+    master: Int64 = column(np.int64, 1)
     plane: Int64 = column(np.int64)
     stream: Int64 = column(np.int64)
     task: Int64 = column(np.int64)
-    context: Int64 = column(np.int64)
-    graph: Int64 = column(np.int64)
+    context: Int64 = column(np.int64, NO_CONTEXT)
+    graph: Int64 = column(np.int64, NO_GRAPH)
     source_rank: Int64 = column(np.int64)
     target_rank: Int64 = column(np.int64)
     size_bytes: Int64 = column(np.int64)
-    bandwidth: Float64 = column(np.float64)
+    bandwidth: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     notify: Codes = column(np.int32)
     transport: Codes = column(np.int32)
     link: Codes = column(np.int32)
     data_type: Codes = column(np.int32)
+
+
+_DETAILS = {
+    "group": "group_name",
+    "master": "is_master",
+    "plane": "plane_id",
+    "stream": "stream_id",
+    "task": "task_id",
+    "context": "context_id",
+    "graph": "model_id",
+    "source_rank": "local_rank",
+    "target_rank": "remote_rank",
+    "size_bytes": "size",
+    "bandwidth": "bandwidth",
+    "notify": "notify_id",
+    "transport": "transport_type",
+    "link": "link_type",
+    "data_type": "data_type",
+}
+"""The columns of transfers in every table of them: all but their times, names and op."""
 
 
 def read_transfers(
@@ -72,30 +90,15 @@ def read_transfers(
 def _read_recorded(table: LooseTable, strings: StringPool) -> Transfers:
     """Tasks with the interval that the device recorded.
 
-    Older versions tell the op by its name and the time of its first task, newer ones by op_id,
+    Older versions identify the op by its name and the time of its first task, newer ones by op_id,
     which is the connection of the op, and iter_id.
     """
-    newer = table.has("op_id")
-    raw = table.integers(
-        {
-            "op_id" if newer else "connection_id": NO_ID,
-            "iter_id" if newer else "first_timestamp": NO_ID,
-        }
-    )
+    run = ("op_id", "iter_id") if table.has("op_id") else ("connection_id", "first_timestamp")
+    columns = _DETAILS | dict(zip(("connection", "turn"), run, strict=True))
+    columns |= {"name": "hccl_name", "op": "op_name"}
+    transfers = table.read(Transfers, columns, strings)
     start_ns, end_ns = table.intervals("timestamp", "duration")
-    texts = table.texts(("hccl_name", "op_name"), strings)
-    return Transfers.of(
-        len(end_ns),
-        _details(table, strings)
-        | {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "name": texts["hccl_name"],
-            "op": texts["op_name"],
-            "connection": raw["op_id" if newer else "connection_id"],
-            "turn": raw["iter_id" if newer else "first_timestamp"],
-        },
-    )
+    return replace(transfers, start_ns=start_ns, end_ns=end_ns)
 
 
 def _read_launched(
@@ -116,20 +119,17 @@ def _read_launched(
     names = ops.texts(("op_name",), strings)["op_name"]
     # The row of no op lies behind the others.
     connection, op_name = np.append(connections, NO_ID)[op], np.append(names, np.int32(NO_NAME))[op]
-    columns = _details(table, strings) | table.texts(("name",), strings)
-    found = Transfers.of(
-        len(ran),
-        {name: values[launched] for name, values in columns.items()}
-        | {
-            "start_ns": tasks.start_ns[ran],
-            "end_ns": tasks.end_ns[ran],
-            "graph": tasks.graph[ran],
-            "op": op_name,
-            "connection": connection,
-            "turn": ordinals(key[ran], tasks.start_ns[ran]),
-        },
+    every = table.read(Transfers, _DETAILS | {"name": "name"}, strings)
+    transfers = replace(
+        every.take(launched),
+        start_ns=tasks.start_ns[ran],
+        end_ns=tasks.end_ns[ran],
+        graph=tasks.graph[ran],
+        op=op_name,
+        connection=connection,
+        turn=ordinals(key[ran], tasks.start_ns[ran]),
     )
-    return found, len(of_launch) - len(distinct(launched))
+    return transfers, len(of_launch) - len(distinct(launched))
 
 
 def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
@@ -152,36 +152,6 @@ def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
     return found
 
 
-def _details(table: LooseTable, strings: StringPool) -> dict[str, Any]:
-    """Return what a table says of its transfers, apart from their time and op."""
-    raw = table.integers(
-        {"is_master": 1, "context_id": NO_CONTEXT, "model_id": NO_GRAPH}
-        | dict.fromkeys(("plane_id", "stream_id", "task_id", "local_rank", "remote_rank"), NO_ID)
-        | {"size": NO_ID}
-    )
-    texts = table.texts(
-        ("group_name", "notify_id", "transport_type", "link_type", "data_type"), strings
-    )
-    bandwidth = table.reals(("bandwidth",)).get("bandwidth")
-    return {
-        "group": texts["group_name"],
-        "master": raw["is_master"],
-        "plane": raw["plane_id"],
-        "stream": raw["stream_id"],
-        "task": raw["task_id"],
-        "context": raw["context_id"],
-        "graph": IDS["graph"].given(raw["model_id"]),
-        "source_rank": raw["local_rank"],
-        "target_rank": raw["remote_rank"],
-        "size_bytes": raw["size"],
-        "bandwidth": np.full(len(raw["size"]), np.nan) if bandwidth is None else bandwidth,
-        "notify": texts["notify_id"],
-        "transport": texts["transport_type"],
-        "link": texts["link_type"],
-        "data_type": texts["data_type"],
-    }
-
-
 _HASH = re.compile(r"[0-9]{1,20}")
 OTHER_SOURCE = 1
 """Ops that kernels of operators run themselves; of the others this table only repeats some."""
@@ -196,19 +166,34 @@ class _Ops(ColumnTable):
     group: Codes = column(np.int32)
     connection: Int64 = column(np.int64)
     turn: Int64 = column(np.int64)
-    graph: Int64 = column(np.int64)
+    graph: Int64 = column(np.int64, NO_GRAPH)
     count: Int64 = column(np.int64)
     data_type: Codes = column(np.int32)
     algorithm: Codes = column(np.int32)
     ranks: Int64 = column(np.int64, NO_ID)
 
 
+_OP_COLUMNS = {
+    "start_ns": "start",
+    "end_ns": "end",
+    "name": "op_name",
+    "group": "group_name",
+    "connection": "connection_id",
+    "turn": "iter_id",
+    "graph": "model_id",
+    "count": "count",
+    "data_type": "data_type",
+    "algorithm": "alg_type",
+    "ranks": "rank_size",
+}
+
+
 @dataclass(frozen=True)
 class Communication:
     """Ops, their HCCL tasks, and the connection of each task's op.
 
-    timeless: ops of which neither they nor any task tells when they ran. members: the sizes of
-    groups, where they are told.
+    timeless: ops whose time neither they nor any task has. members: the sizes of
+    groups, where they are known.
     """
 
     ops: CommunicationOps
@@ -255,39 +240,21 @@ def read_communication(
 def _sizes(group: Codes, ranks: Int64) -> GroupMembers:
     """Return how many members groups have, by their ops."""
     first = group_by(len(group), [group, ranks]).first
-    return GroupMembers.of(len(first), {"group": group[first], "size": ranks[first]})
+    return GroupMembers.of(len(first), group=group[first], size=ranks[first])
 
 
 def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
     """Return the ops of a table; older versions have no times, or a start and a duration."""
-    raw = table.integers(
-        {"start": NO_TIME, "end": NO_TIME, "model_id": NO_GRAPH}
-        | dict.fromkeys(("connection_id", "iter_id", "count", "rank_size", "source"), NO_ID)
-    )
-    texts = table.texts(("op_name", "group_name", "data_type", "alg_type"), strings)
-    start_ns, end_ns = raw["start"], raw["end"]
+    ops = table.read(_Ops, _OP_COLUMNS, strings)
     if table.has("timestamp", "duration"):
         start_ns, end_ns = table.intervals("timestamp", "duration")
-        end_ns = np.maximum(start_ns, end_ns)
+        ops = replace(ops, start_ns=start_ns, end_ns=np.maximum(start_ns, end_ns))
     elif not table.has("start", "end"):  # HCCLOP holds `end` as a time of the host
-        start_ns = end_ns = np.full(len(start_ns), NO_TIME)
-    found = _Ops.of(
-        len(start_ns),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "name": texts["op_name"],
-            "group": texts["group_name"],
-            "connection": IDS["connection"].given(raw["connection_id"]),
-            "turn": raw["iter_id"],
-            "graph": IDS["graph"].given(raw["model_id"]),
-            "count": raw["count"],
-            "data_type": texts["data_type"],
-            "algorithm": texts["alg_type"],
-            "ranks": raw["rank_size"],
-        },
-    )
-    return found if source is None else found.take(raw["source"] == source)
+        untimed = np.full(len(ops), NO_TIME)
+        ops = replace(ops, start_ns=untimed, end_ns=untimed)
+    if source is None:
+        return ops
+    return ops.take(table.integers({"source": NO_ID})["source"] == source)
 
 
 def _with_op_names(transfers: Transfers, ops: _Ops) -> Transfers:
@@ -344,7 +311,7 @@ def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
 
 
 def _with_task_types(transfers: Transfers, tasks: Tasks) -> Transfers:
-    """Transfers of which nothing tells the kind, as at the lowest level, have the task's type."""
+    """Transfers of unknown kind, as at the lowest level, have the task's type."""
     rows = np.flatnonzero(transfers.name == NO_NAME)
     if not len(rows):
         return transfers

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import fields
 from itertools import chain
 from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64
 from timeline.columns.constant import constant
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError
-from timeline.records.not_given import NO_TIME
+from timeline.records.joining import IDS
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.sources.common.losses import counted_losses
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.msprof_sqlite import TASKS
 
+_Table = TypeVar("_Table", bound=ColumnTable)
 UNREADABLE = np.iinfo(np.int64).min + 1
 """What SQL gives for a cell that holds no 64-bit integer."""
 LARGEST_REAL = "9.2e18"
@@ -113,6 +117,43 @@ class LooseTable:
         rest = [name for name in columns if name not in made]
         count = len(made[present[0]]) if present else len(self)
         return made | {name: constant(NO_NAME, count, np.int32) for name in rest}
+
+    def read(
+        self,
+        kind: type[_Table],
+        columns: Mapping[str, str],
+        strings: StringPool | None = None,
+        **computed: Any,
+    ) -> _Table:
+        """Return the table as records: the name of the column here by that of each record column.
+
+        What is not given holds the default of the record column, NO_ID or NO_TIME if it has none.
+
+        Args:
+            strings: the pool for columns of names.
+            computed: further columns, or a number that all rows have in one.
+        """
+        declared = {one.name: one.metadata for one in fields(kind) if one.name in columns}
+        names = [name for name, one in declared.items() if one["dtype"] == np.int32]
+        reals = [name for name, one in declared.items() if one["dtype"] == np.float64]
+        defaults = {
+            columns[name]: (int(NO_TIME) if name.endswith("_ns") else NO_ID)
+            if one["default"] is None
+            else one["default"]
+            for name, one in declared.items()
+            if name not in (*names, *reals)
+        }
+        found: dict[str, Any] = self.integers(defaults)
+        if strings is not None and names:
+            found |= self.texts([columns[name] for name in names], strings)
+        found |= self.reals([columns[name] for name in reals])
+        made = {name: found[source] for name, source in columns.items() if source in found}
+        for name in {"graph", "connection"} & made.keys():
+            made[name] = IDS[name].given(made[name])
+        count = len(next(iter(made.values())))
+        for name, values in computed.items():
+            made[name] = np.full(count, values) if isinstance(values, int) else values
+        return kind.of(count, made)
 
     def _counted(self, name: str, values: Int64, bad: Bool, default: int) -> Int64:
         count = int(np.count_nonzero(bad))

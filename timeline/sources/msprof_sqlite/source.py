@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.clock import Clock
+from timeline.records.joining import IDS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
@@ -23,7 +25,6 @@ from timeline.records.tables import (
     CounterSeries,
     Flows,
     HostEvents,
-    Omission,
     OmissionCode,
     PlaneTasks,
     Records,
@@ -33,9 +34,9 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
-from timeline.sources.common.counters import CounterBuilder, Labels, build_labels
+from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
-from timeline.sources.common.losses import FFTS_REASON, counted_losses
+from timeline.sources.common.losses import FFTS_REASON, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, ordinals
 from timeline.sources.msprof_sqlite import TASKS
@@ -58,9 +59,6 @@ from timeline.sources.msprof_sqlite.tasks import (
     read_marks,
 )
 from timeline.sources.source import SQLITE, Identity, ReadRequest
-
-NO_MARK = 0
-"""What training_trace holds for a mark that the graph does not set."""
 
 
 @dataclass(frozen=True)
@@ -98,69 +96,55 @@ def read_steps(databases: ParsedDatabases, clock: DeviceClocks) -> ParsedSteps:
 
 
 def _marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
-    """Return a step starts at iteration_end less iteration_time."""
-    raw = table.integers(
-        {"model_id": NO_GRAPH, "FP_start": NO_MARK, "BP_end": NO_MARK}
-        | dict.fromkeys(("iteration_id", "iteration_end", "iteration_time"), NO_ID)
-    )
-    length = raw["iteration_time"]
-    start = np.where(length >= 0, raw["iteration_end"] - length, NO_ID)
-    return Steps.of(
-        len(length),
-        {
-            "start_ns": clock.counted_ns(start),
-            "end_ns": clock.counted_ns(raw["iteration_end"]),
-            "graph": _graphs(raw["model_id"]),
-            "iteration": raw["iteration_id"],
-            "fp_start_ns": clock.counted_ns(raw["FP_start"]),
-            "bp_end_ns": clock.counted_ns(raw["BP_end"]),
-        },
-    )
+    """Return steps with marks; each starts at iteration_end less iteration_time."""
+    marks = {"fp_start_ns": "FP_start", "bp_end_ns": "BP_end"}
+    columns = {"end_ns": "iteration_end", "graph": "model_id", "iteration": "iteration_id"}
+    steps = table.read(Steps, columns | marks, start_ns=NO_ID)
+    length = table.integers({"iteration_time": NO_ID})["iteration_time"]
+    known = (length >= 0) & (steps.end_ns != NO_TIME)
+    counts = np.where(known, steps.end_ns - np.where(known, length, 0), NO_ID)
+    return _counted(replace(steps, start_ns=counts), clock)
 
 
 def _bare_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
     """Return steps without marks of forward and backward."""
-    raw = table.integers(
-        {"model_id": NO_GRAPH, "index_id": NO_ID, "step_start": NO_ID, "step_end": NO_ID}
-    )
-    return Steps.of(
-        len(raw["index_id"]),
-        {
-            "start_ns": clock.counted_ns(raw["step_start"]),
-            "end_ns": clock.counted_ns(raw["step_end"]),
-            "graph": _graphs(raw["model_id"]),
-            "iteration": raw["index_id"],
-        },
+    columns = {"start_ns": "step_start", "end_ns": "step_end"}
+    return _counted(
+        table.read(Steps, columns | {"graph": "model_id", "iteration": "index_id"}), clock
     )
 
 
-def _graphs(models: Int64) -> Int64:
-    return np.where(models < 0, NO_GRAPH, models)
+def _counted(steps: Steps, clock: DeviceClocks) -> Steps:
+    """Return steps whose times are counts of the device with their times."""
+    return replace(
+        steps,
+        start_ns=clock.counted_ns(steps.start_ns),
+        end_ns=clock.counted_ns(steps.end_ns),
+        fp_start_ns=clock.counted_ns(steps.fp_start_ns),
+        bp_end_ns=clock.counted_ns(steps.bp_end_ns),
+    )
 
 
 def _parts(
     table: LooseTable, steps: Steps, clock: DeviceClocks, kind: StepPart, start: str, end: str
 ) -> StepParts:
-    """Parts of one kind, numbered within their step in order of start."""
+    """Return parts of one kind, numbered within their step in order of start."""
     raw = table.integers(
         {"model_id": NO_GRAPH, "index_id": NO_ID, "iteration_end": NO_ID, start: NO_ID, end: NO_ID}
     )
-    graph = _graphs(raw["model_id"])
-    iteration = raw["index_id"]
-    if not table.has("index_id"):  # told by the end of the step then
+    graph, iteration = IDS["graph"].given(raw["model_id"]), raw["index_id"]
+    if not table.has("index_id"):  # then the end of the step identifies it
         iteration = _iteration_of(graph, clock.counted_ns(raw["iteration_end"]), steps)
     start_ns = clock.counted_ns(raw[start])
     step, _ = common_keys([graph, iteration], [graph[:0], iteration[:0]])
     return StepParts.of(
         len(start_ns),
-        {
-            "start_ns": start_ns,
-            "end_ns": clock.counted_ns(raw[end]),
-            "graph": graph,
-            "iteration": iteration,
-            "number": ordinals(step, start_ns),
-            "kind": np.full(len(start_ns), kind),
-        },
+        start_ns=start_ns,
+        end_ns=clock.counted_ns(raw[end]),
+        graph=graph,
+        iteration=iteration,
+        number=ordinals(step, start_ns),
+        kind=kind,
     )
 
 
@@ -201,7 +185,7 @@ class ParsedSource:
             return _Reader(databases, clock, self.identity.rank, device, wanted).records()
 
 
-class _Reader:
+class _Reader(LostRows):
     """One pass over the databases of one device."""
 
     def __init__(
@@ -212,12 +196,10 @@ class _Reader:
         device: int,
         wanted: ReadRequest,
     ) -> None:
-        self.databases, self.clock = databases, clock
-        self.rank, self.device = rank, device
+        super().__init__(rank)
+        self.databases, self.clock, self.device = databases, clock, device
         self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
         self.strings = StringPool()
-        self.omissions: list[Omission] = []
-        self.warnings: list[str] = []
         self.named = True
 
     def records(self) -> Records:
@@ -231,7 +213,7 @@ class _Reader:
             ParsedSteps(Steps.empty(), StepParts.empty(), 0),
         )
         reason = "steps and their parts, counted by a clock that nothing relates to the tasks"
-        self._omit(reason, steps.uncounted, OmissionCode.NO_CLOCK)
+        self.leave_out(reason, steps.uncounted, OmissionCode.NO_CLOCK)
         # Where steps are not marked they are found by the names of operators.
         self.named = self.wanted.with_names or not len(steps.steps)
         tasks = self._tasks()
@@ -239,7 +221,10 @@ class _Reader:
             lambda: self._communication(tasks),
             Communication(CommunicationOps.empty(), PlaneTasks.empty(), np.empty(0, np.int64)),
         )
-        calls = self._attempt(self._calls, HostEvents.empty())
+        calls = self._attempt(
+            lambda: read_calls(self.databases, self.clock, self.strings, whole=self._with_host),
+            HostEvents.empty(),
+        )
         launches = Lookup(
             {"connection": calls.connection, "start_ns": calls.start_ns}, "connection"
         )
@@ -286,10 +271,10 @@ class _Reader:
             )
         found = read_device_tasks(table, self.device, self.strings)
         reason = "tasks that were launched and of which the device recorded nothing"
-        self._omit(reason, found.never_ran, OmissionCode.NO_TASK)
+        self.leave_out(reason, found.never_ran, OmissionCode.NO_TASK)
         parents = covering_parents(found.tasks)
         if parents.any():
-            self._omit(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
+            self.leave_out(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
             found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
         return self._attempt(lambda: self._describe(found), found.tasks)
 
@@ -298,11 +283,11 @@ class _Reader:
         operators = self.databases.host_table("ge_info.db", "TaskInfo", where=where)
         launched = self.databases.host_table("runtime.db", "HostTask", where=where)
         if len(found.tasks) and not len(operators):
-            self._warn("no operators in ge_info.db; tasks are named by their type.")
+            self.warn("no operators in ge_info.db; tasks are named by their type.")
             if remark := remark_on_ai_cpu_tasks(found.tasks, self.strings, "ge_info.db"):
-                self._warn(remark)
+                self.warn(remark)
         elif len(operators) and not operators.has("batch_id"):
-            self._warn("operators have no batch_id; a task id used again keeps its first name.")
+            self.warn("operators have no batch_id; a task id used again keeps its first name.")
         return describe_tasks(
             found, operators, launched, self.strings, named=self.named, every_arg=self.every_arg
         )
@@ -313,13 +298,10 @@ class _Reader:
             self.databases, self.device, transfers, tasks, self.strings, every_arg=self.every_arg
         )
         reason = "HCCL tasks whose device task is not in the profile"
-        self._omit(reason, never_ran, OmissionCode.NO_TASK)
+        self.leave_out(reason, never_ran, OmissionCode.NO_TASK)
         reason = "communication ops of which nothing tells when they ran"
-        self._omit(reason, found.timeless, OmissionCode.NO_TIME)
+        self.leave_out(reason, found.timeless, OmissionCode.NO_TIME)
         return found
-
-    def _calls(self) -> HostEvents:
-        return read_calls(self.databases, self.clock, self.strings, whole=self._with_host)
 
     def _host(self, calls: HostEvents) -> HostEvents:
         """Return calls and marks, where a layer shows them."""
@@ -345,15 +327,9 @@ class _Reader:
             return read()
         except SourceError as error:
             reason = f"databases that cannot be read ({error.path.name})"
-            self._omit(reason, 1, OmissionCode.DAMAGED)
-            self._warn(str(error))
+            self.leave_out(reason, 1, OmissionCode.DAMAGED)
+            self.warn(str(error))
             return otherwise
-
-    def _warn(self, remark: str) -> None:
-        self.warnings.append(f"rank {self.rank}: {remark}")
-
-    def _omit(self, reason: str, rows: int, code: OmissionCode, *, loss: bool = True) -> None:
-        self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
 
 def _launch_times(connection: Int64, launches: Lookup) -> Int64:
@@ -383,17 +359,23 @@ def _read_counters(
             continue
         rows = databases.device_table(table.file, table.table)
         if len(rows) and rows.has(table.time):
-            columns = rows.reals(tuple(table.values))
-            ids = rows.integers(dict.fromkeys(table.ids, NO_ID))
-            kinds = rows.texts(table.kinds, strings)
-            time_ns = _times_ns(table, rows, clock)
-            # Of a damaged file some columns can be read further than others.
-            lengths = [len(time_ns), *map(len, columns.values())]
-            count = min(*lengths, *map(len, ids.values()), *map(len, kinds.values()))
-            labels = _labels(table, count, ids, kinds, strings)
-            for column, values in columns.items():
-                counters.add_column(table, column, labels, time_ns[:count], values[:count])
+            tags: dict[str, Int64 | Codes] = {}
+            if table.label:
+                tags |= rows.integers({table.label: NO_ID})
+            if table.kind:
+                tags |= rows.texts((table.kind,), strings)
+            counters.add_table(
+                table,
+                _times_ns(table, rows, clock),
+                rows.reals(tuple(table.values)),
+                tags,
+                partial(_kind_name, table.words, strings),
+            )
     return counters.tables(strings)
+
+
+def _kind_name(words: Mapping[str, str], strings: StringPool, code: int) -> str:
+    return words.get(strings[code], strings[code])
 
 
 def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int64:
@@ -408,19 +390,3 @@ def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int
         case SampleClock.MEMORY_SAMPLER:
             times = rows.integers({name: NO_ID})[name]
             return clock.memory_ns(times, rows.reals((name,))[name])
-
-
-def _labels(
-    table: CounterTable,
-    count: int,
-    ids: Mapping[str, Int64],
-    kinds: Mapping[str, Codes],
-    strings: StringPool,
-) -> Labels:
-    """Return what tells series of the first rows apart: their ids and kinds."""
-
-    def spell(code: int) -> str:
-        return table.words.get(strings[code], strings[code])
-
-    numbers = [values[:count] for values in ids.values()]
-    return build_labels(count, numbers, [(codes[:count], spell) for codes in kinds.values()])

@@ -10,8 +10,7 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.joining import IDS
-from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Flows, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, drive_communication, have_type
 from timeline.sources.common.decimals import whole_number
@@ -21,6 +20,11 @@ from timeline.sources.decoders.joins import Lookup, common_keys
 from timeline.sources.msprof_sqlite.databases import LooseTable, ParsedDatabases
 
 _IDS = ("stream_id", "task_id", "batch_id", "context_id")
+_TASK_COLUMNS = {
+    **dict(zip(("stream", "task", "batch", "context"), _IDS, strict=True)),
+    "graph": "model_id",
+    "connection": "connection_id",
+}
 _FIRST_QUEUE_TYPES = (
     "AI_CORE",
     "AI_CPU",
@@ -64,37 +68,24 @@ def read_device_tasks(table: LooseTable, device: int, strings: StringPool) -> De
     Where a page was overwritten with zeros, its last row may keep some of its numbers. Its types,
     which lie behind its times, then hold zeros too, and its times are not believed.
     """
-    raw = table.integers(
-        dict.fromkeys(_IDS, NO_ID)
-        | {"context_id": NO_CONTEXT, "model_id": NO_GRAPH, "connection_id": NO_ID}
-    )
+    tasks = table.read(Tasks, _TASK_COLUMNS, start_ns=-1, end_ns=-1, name=NO_NAME)
+    times_ns = table.intervals("start_time", "duration")
     types = table.texts(("host_task_type", "device_task_type"), strings)
     overwritten = strings.codes_where("\0" in text for text in strings)
     whole = ~np.any([np.isin(codes, overwritten) for codes in types.values()], axis=0)
-    start_ns, end_ns = (
-        np.where(whole, moments_ns, NO_TIME)
-        for moments_ns in table.intervals("start_time", "duration")
-    )
+    start_ns, end_ns = (np.where(whole, moments_ns, NO_TIME) for moments_ns in times_ns)
     unknown = strings.find("UNKNOWN")
     ran = ~((start_ns == -1) | (types["device_task_type"] == (-1 if unknown is None else unknown)))
     device_type = _device_types(types["device_task_type"], strings)
     kind = _kinds(types["host_task_type"], device_type, strings)
-    tasks = Tasks.of(
-        len(start_ns),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "device": np.full(len(start_ns), device),
-            "stream": raw["stream_id"],
-            "task": raw["task_id"],
-            "batch": raw["batch_id"],
-            "context": raw["context_id"],
-            "graph": IDS["graph"].given(raw["model_id"]),
-            "connection": IDS["connection"].given(raw["connection_id"]),
-            "name": kind,
-            "task_type": kind,
-            "copy": have_type(COPY_TYPES, kind, strings),
-        },
+    tasks = replace(
+        tasks,
+        start_ns=start_ns,
+        end_ns=end_ns,
+        device=np.full(len(tasks), device),
+        name=kind,
+        task_type=kind,
+        copy=have_type(COPY_TYPES, kind, strings),
     )
     return DeviceTasks(tasks.take(ran), device_type[ran], int(np.count_nonzero(~ran)))
 
@@ -243,37 +234,18 @@ def read_calls(
 ) -> HostEvents:
     """Read the calls of CANN; only when they began and what they launched, unless whole."""
     table = databases.host_table("api_event.db", "ApiData")
-    raw = table.integers({"start": NO_TIME, "connection_id": NO_ID})
-    count = len(raw["start"])
-    columns = {
-        "start_ns": clock.host_times_ns(raw["start"]),
-        "layer": np.full(count, strings.code("CANN")),
-        "connection": IDS["connection"].given(raw["connection_id"]),
-    }
-    if not whole:
-        nothing = np.full(count, NO_ID)
-        return HostEvents.of(
-            count,
-            columns
-            | {
-                "end_ns": columns["start_ns"],
-                "thread": nothing,
-                "name": np.full(count, NO_NAME, np.int32),
-            },
-        )
-    raw = table.integers({"end": NO_TIME, "thread_id": NO_ID})
-    texts = table.texts(("struct_type", "id", "level", "item_id"), strings)
-    return HostEvents.of(
-        count,
-        columns
-        | {
-            "end_ns": clock.host_times_ns(raw["end"]),
-            "process": np.full(count, clock.process),
-            "thread": raw["thread_id"],
-            "name": _call_names(texts, strings),
-            "level": texts["level"],
-        },
+    columns = {"start_ns": "start", "end_ns": "end" if whole else "start"}
+    columns["connection"] = "connection_id"
+    columns |= {"thread": "thread_id", "level": "level"} if whole else {}
+    absent = {"process": clock.process} if whole else {"thread": NO_ID}
+    calls = table.read(
+        HostEvents, columns, strings, layer=strings.code("CANN"), name=NO_NAME, **absent
     )
+    if whole:
+        texts = table.texts(("struct_type", "id", "level", "item_id"), strings)
+        calls = replace(calls, name=_call_names(texts, strings))
+    start_ns, end_ns = clock.host_times_ns(calls.start_ns), clock.host_times_ns(calls.end_ns)
+    return replace(calls, start_ns=start_ns, end_ns=end_ns)
 
 
 def _call_names(texts: dict[str, Codes], strings: StringPool) -> Codes:
@@ -293,23 +265,13 @@ def read_marks(databases: ParsedDatabases, clock: DeviceClocks, strings: StringP
 
 
 def _marks(table: LooseTable, clock: DeviceClocks, strings: StringPool) -> HostEvents:
-    raw = table.integers({"start_time": NO_TIME, "end_time": NO_TIME, "pid": NO_ID, "tid": NO_ID})
-    texts = table.texts(("message", "event_type"), strings)
-    count = len(raw["tid"])
-    start_ns, end_ns = (clock.host_times_ns(raw[name]) for name in ("start_time", "end_time"))
-    return HostEvents.of(
-        count,
-        {
-            "start_ns": start_ns,
-            # A mark has no end of its own in some versions.
-            "end_ns": np.where((raw["end_time"] == 0) & (start_ns != NO_TIME), start_ns, end_ns),
-            "layer": np.full(count, strings.code("MSTX")),
-            "process": raw["pid"],
-            "thread": raw["tid"],
-            "name": texts["message"],
-            "level": texts["event_type"],
-        },
-    )
+    columns = {"start_ns": "start_time", "end_ns": "end_time", "process": "pid", "thread": "tid"}
+    columns |= {"name": "message", "level": "event_type"}
+    marks = table.read(HostEvents, columns, strings, layer=strings.code("MSTX"))
+    start_ns, end_ns = clock.host_times_ns(marks.start_ns), clock.host_times_ns(marks.end_ns)
+    # A mark has no end of its own in some versions.
+    is_moment = (marks.end_ns == 0) & (start_ns != NO_TIME)
+    return replace(marks, start_ns=start_ns, end_ns=np.where(is_moment, start_ns, end_ns))
 
 
 def launch_arrows(

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, Int64
+from timeline.columns.columns import Bool, Codes
 from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import only_open_at
@@ -22,7 +22,6 @@ from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums, ParallelTimes
 from timeline.records.tables import (
     CommunicationOps,
-    Omission,
     OmissionCode,
     Records,
     StepParts,
@@ -56,7 +55,7 @@ from timeline.sources.common.kernel_table import (
     read_kernel_rows,
     read_step_table,
 )
-from timeline.sources.common.losses import FFTS_REASON, LossLog, counted_losses
+from timeline.sources.common.losses import FFTS_REASON, LossLog, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file, without_gz
@@ -90,7 +89,9 @@ class KernelTableSource:
     def files(self) -> tuple[Path, ...]:
         """The tables of kernels and tasks, of steps, and of communication."""
         tables = (*self._kernels(), *self._tables("task_time"))
-        return (*(table.path for table in tables), *self._step_tables(), *self._others())
+        names = ("step_trace_time.csv", "communication.json")
+        others = (path for name in names if (path := find_file(self.output, name)))
+        return (*(table.path for table in tables), *self._step_tables(), *others)
 
     def _kernels(self) -> list[NumberedFile]:
         return self._tables("kernel_details") or self._tables("op_summary")
@@ -108,10 +109,6 @@ class KernelTableSource:
 
     def _step_tables(self) -> tuple[Path, ...]:
         return _newest(self.output, "step_trace")
-
-    def _others(self) -> tuple[Path, ...]:
-        names = ("step_trace_time.csv", "communication.json")
-        return tuple(path for name in names if (path := find_file(self.output, name)))
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
@@ -136,7 +133,7 @@ class KernelTableSource:
         try:
             return read_op_groups(path) if path else {}
         except SourceError as error:
-            reading.warnings.append(f"rank {self.identity.rank}: {error}")
+            reading.warn(str(error))
             return {}
 
     def _marked_steps(self, reading: _Reading) -> tuple[Steps, StepParts]:
@@ -173,16 +170,13 @@ class KernelTableSource:
         ]
 
 
-@dataclass
-class _Reading:
+class _Reading(LostRows):
     """One reading of the tables of a capture."""
 
-    identity: Identity
-    several_devices: bool
-    wanted: ReadRequest
-    strings: StringPool = field(default_factory=StringPool)
-    omissions: list[Omission] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+    def __init__(self, identity: Identity, several_devices: bool, wanted: ReadRequest) -> None:
+        super().__init__(identity.rank)
+        self.identity, self.several_devices, self.wanted = identity, several_devices, wanted
+        self.strings = StringPool()
 
     def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
         columns = {**DESCRIPTION, **EXECUTION}
@@ -198,13 +192,14 @@ class _Reading:
         if self.several_devices and self.identity.device is not None:
             rows = rows.take((rows.device == self.identity.device) | (rows.device == NO_ID))
         elif len(given) and given.min() != given.max():
-            self.warnings.append(
-                f"rank {self.identity.rank}: {files[0].path.name} has rows of devices "
+            self.warn(
+                f"{files[0].path.name} has rows of devices "
                 f"{spell_ids(distinct(given).tolist())}, which are drawn as one."
             )
         if self.identity.device is None:
             return rows
-        return replace(rows, device=_given(rows.device, self.identity.device))
+        device = np.where(rows.device == NO_ID, self.identity.device, rows.device)
+        return replace(rows, device=device)
 
     def records(
         self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
@@ -214,14 +209,10 @@ class _Reading:
         if len(kernels):
             again, whole = find_repeats(others, kernels)
             drawn = "rows of task_time that are kernels, which are drawn from their own table"
-            for reason, dropped, code in (
-                (drawn, again, OmissionCode.REPEATED),
-                (FFTS_REASON, whole, OmissionCode.FFTS_WHOLE),
-            ):
-                count = int(np.count_nonzero(dropped))
-                self.omissions += counted_losses(
-                    {reason: count}, self.identity.rank, code, loss=False
-                )
+            count = int(np.count_nonzero(again))
+            self.leave_out(drawn, count, OmissionCode.REPEATED, loss=False)
+            count = int(np.count_nonzero(whole))
+            self.leave_out(FFTS_REASON, count, OmissionCode.FFTS_WHOLE, loss=False)
             others = others.take(~(again | whole))
             compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
         else:
@@ -231,7 +222,7 @@ class _Reading:
         if not len(kernels) and (
             remark := remark_on_ai_cpu_tasks(tasks, self.strings, "op_summary")
         ):
-            self.warnings.append(f"rank {self.identity.rank}: {remark}")
+            self.warn(remark)
         return Records(
             self.identity.rank,
             self.strings,
@@ -245,10 +236,6 @@ def _newest(output: Path, kind: str) -> tuple[Path, ...]:
     """Return the newest tables of a kind; a framework writes one without a time in its name."""
     plain = find_file(output, f"{kind}.csv")
     return find_newest_export(output, kind, "csv") or ((plain,) if plain else ())
-
-
-def _given(ids: Int64, default: int) -> Int64:
-    return np.where(ids == NO_ID, default, ids)
 
 
 _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
@@ -352,12 +339,10 @@ def build_steps(rows: KernelTable) -> Steps:
     steps = group_by(len(held), [held.graph, held.iteration])
     return Steps.of(
         len(steps.first),
-        {
-            "start_ns": steps.least(held.start_ns),
-            "end_ns": steps.greatest(held.end_ns),
-            "graph": held.graph[steps.first],
-            "iteration": held.iteration[steps.first],
-        },
+        start_ns=steps.least(held.start_ns),
+        end_ns=steps.greatest(held.end_ns),
+        graph=held.graph[steps.first],
+        iteration=held.iteration[steps.first],
     )
 
 
@@ -409,13 +394,12 @@ class StepTablesSource:
         builder = TablesBuilder(rank)
         strings = builder.strings
         sums, measured = ParallelTimes.empty(), MeasuredOps.empty()
-        warnings: list[str] = []
         if self._steps is not None:
-            with builder.reading(self._steps, warnings) as damage:
+            with builder.reading(self._steps, warns=True) as damage:
                 sums = _read_sums(self._steps, device if self.several_devices else None, damage)
         ops = CommunicationOps.empty()
         if self._ops is not None:
-            with builder.reading(self._ops, warnings) as damage:
+            with builder.reading(self._ops, warns=True) as damage:
                 measured = _read_ops(self._ops, strings, damage)
                 if self.several_devices:
                     damage.add("ops of several devices, which none names", "op 1", len(measured))
@@ -424,9 +408,7 @@ class StepTablesSource:
         steps = _place_steps(sums, ops)
         untimed = len(steps) > 0 and not len(ops)
         if untimed:
-            warnings.append(
-                f"rank {rank}: when its steps ran is not recorded; they are drawn one by one."
-            )
+            builder.warn("when its steps ran is not recorded; they are drawn one by one.")
         builder.add(sums)
         builder.add(CollectiveSums.of(len(measured), _sums_of(measured, strings)))
         tables, omissions = builder.build()
@@ -436,7 +418,7 @@ class StepTablesSource:
             ops=ops,
             steps=steps,
             omissions=omissions,
-            warnings=tuple(warnings),
+            warnings=tuple(builder.warnings),
             untimed_steps=untimed,
             tells_copies=False,
             profiler_tables=tables,
@@ -485,15 +467,13 @@ def _ops_of(measured: MeasuredOps, strings: StringPool, damage: LossLog) -> Comm
         damage.add("ops without a time", f"op {np.argmin(timed) + 1}", int((~timed).sum()))
     ops = CommunicationOps.of(
         len(measured),
-        {
-            "start_ns": measured.start_ns,
-            "end_ns": measured.start_ns + measured.elapsed_ns,
-            "group": label_groups(measured.group, strings),
-            "name": measured.name,
-            "graph": np.full(len(measured), NO_GRAPH),
-            "iteration": measured.step,
-            "moved_bytes": measured.moved_bytes,
-        },
+        start_ns=measured.start_ns,
+        end_ns=measured.start_ns + measured.elapsed_ns,
+        group=label_groups(measured.group, strings),
+        name=measured.name,
+        graph=NO_GRAPH,
+        iteration=measured.step,
+        moved_bytes=measured.moved_bytes,
     ).take(timed)
     return ops.take(np.argsort(ops.start_ns, kind="stable"))
 
@@ -523,11 +503,5 @@ def _place_steps(sums: ParallelTimes, ops: CommunicationOps) -> Steps:
             is_placed = True
         upto_ns = int(end_ns[at])
     return Steps.of(
-        len(sums),
-        {
-            "start_ns": start_ns,
-            "end_ns": end_ns,
-            "graph": np.full(len(sums), NO_GRAPH),
-            "iteration": sums.step,
-        },
+        len(sums), start_ns=start_ns, end_ns=end_ns, graph=NO_GRAPH, iteration=sums.step
     )
