@@ -254,16 +254,6 @@ def test_metadata_is_found_without_reading_the_rest(
     assert [event for event in map(wanted, found) if event not in seen] == []
 
 
-def test_a_long_file_arrives_in_several_blocks(write: Callable[[bytes], Path]) -> None:
-    """Memory is bounded by blocks, not by the file."""
-    found = [{"ph": "X", "name": f"op {number}", "ts": number} for number in range(60_000)]
-    path = write(PLAIN.document(found))
-    blocks = [len(block) for block in read_events(ascend_format().decoder, path)]
-    assert sum(blocks) == len(found)
-    assert len(blocks) > 3
-    assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES
-
-
 def test_a_long_head_before_the_events_is_read_over(write: Callable[[bytes], Path]) -> None:
     layout = Layout({"otherData": {"note": "x" * BLOCK_BYTES}}, {}, None, None, True, False)
     assert read(write(layout.document(THREE)), BLOCK_BYTES) == [wanted(event) for event in THREE]

@@ -187,16 +187,6 @@ def test_found_from_one_packed_file(
     assert source.identity.directory.resolve() == capture.resolve()
 
 
-def test_a_stale_packed_twin_is_not_read(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """Where a file lies beside what it was packed into, only the plain one is opened."""
-    profile = shelf.copy("torch-text", tmp_path / "run")
-    wanted = exported(profile.path, tmp_path / "before.pftrace")
-    for path in sorted(profile.path.rglob("*")):
-        if path.suffix in (".json", ".csv"):
-            path.with_name(path.name + ".gz").write_bytes(b"\x1f\x8b stale")
-    assert exported(profile.path, tmp_path / "after.pftrace") == wanted
-
-
 @pytest.mark.parametrize("name", ["trace_view.json", "kernel_details.csv"])
 def test_a_cut_file_is_told(
     shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str

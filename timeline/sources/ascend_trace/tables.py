@@ -129,7 +129,7 @@ _SHAPES = frozenset({"input_dims"})
 
 
 @cache
-def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat[Any]:
+def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat:
     """Return the format of Ascend events; args that are left out are skipped unread."""
     fields = [field for field in msgspec.structs.fields(AscendArgs) if field.name not in left_out]
     args: Any = msgspec.defstruct(
@@ -151,7 +151,7 @@ def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat[Any]:
     return EventFormat(kinds, args=(args,))
 
 
-def format_for(wanted: ReadRequest) -> EventFormat[Any]:
+def format_for(wanted: ReadRequest) -> EventFormat:
     """Return the format that reads what is wanted, and no other arg: most of a trace is args."""
     left_out = frozenset[str]()
     if not wanted.every_arg:
