@@ -20,7 +20,6 @@ from tests.support.trace_json_reading import (
     read,
     run_on,
 )
-from timeline.sources.ascend_trace.tables import AscendEvent
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import json_events
 from timeline.sources.decoders.json_events import read_events
@@ -37,12 +36,12 @@ class HeldEvents:
     def __init__(self) -> None:
         self.most = 0
         self.blocks = 0
-        self._seen: list[AscendEvent] = []
+        self._seen: list[Any] = []
         self._kept_only = self._references([Other()])[0]
 
     def read(
         self, decoder: Any, path: Path, _: int, damage: LossLog, scan: object
-    ) -> Iterator[list[AscendEvent]]:
+    ) -> Iterator[list[Any]]:
         """Small blocks of events, counted before each next one."""
         for block in read_events(decoder, path, 4096, damage):
             assert isinstance(block, list)
@@ -53,7 +52,7 @@ class HeldEvents:
             self.most = max(self.most, held)
 
     @staticmethod
-    def _references(events: Sequence[AscendEvent]) -> list[int]:
+    def _references(events: Sequence[Any]) -> list[int]:
         return [sys.getrefcount(event) for event in events]
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from tests.support.deadline import deadline
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
-from timeline.sources.ascend_trace.tables import AscendArgs, AscendEvent, ascend_format
+from timeline.sources.ascend_trace.tables import AscendArgs, ascend_format
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.json_events import BLOCK_BYTES, look_for_metadata, read_events
 
@@ -33,7 +33,7 @@ EVIL_NAMES = (
 )
 
 KINDS: dict[str, type[msgspec.Struct]] = {
-    str(kind.__struct_config__.tag): kind for kind in get_args(AscendEvent)
+    str(kind.__struct_config__.tag): kind for kind in get_args(ascend_format().kinds)
 }
 """The type that each phase is read as."""
 SPELLED = {field.encode_name: field.name for field in msgspec.structs.fields(AscendArgs)}
@@ -102,7 +102,7 @@ PLAIN = Layout(None, {}, None, None, escapes=True, marked=False)
 OBJECT = Layout({"displayTimeUnit": "ns"}, {}, None, None, escapes=True, marked=False)
 
 
-def plain(event: AscendEvent) -> EventObject:
+def plain(event: msgspec.Struct) -> EventObject:
     """The event as plain values, its raw parts decoded; what it does not have is left out."""
     default = type(event)()
     return {"ph": event.__struct_config__.tag} | {

@@ -67,7 +67,7 @@ def test_packed_is_the_same_as_plain(
     shelf: ProfileShelf, tmp_path: Path, temporary: Path, layout: str
 ) -> None:
     """Every layout in an archive gives the bytes that it gives unpacked, and nothing is left."""
-    profile = shelf.get(layout)
+    profile = shelf.get(layout, ranks=1)
     archive = write_archive(profile.path, tmp_path / "all.tar.gz")
     wanted = exported(profile.path, tmp_path / "plain.pftrace")
     assert exported(archive, tmp_path / "packed.pftrace") == wanted
@@ -79,7 +79,7 @@ def test_every_archive_is_read(
     shelf: ProfileShelf, tmp_path: Path, temporary: Path, suffix: str
 ) -> None:
     """Every kind of archive gives the same slices, whichever way its name is written."""
-    profile = shelf.get("torch-text")
+    profile = shelf.get("torch-text", ranks=1)
     archive = write_archive(profile.path, tmp_path / f"all{suffix}")
     shouted = archive.rename(tmp_path / f"ALL{suffix.upper()}")
     wanted = exported(profile.path, tmp_path / "plain.pftrace")
@@ -200,13 +200,13 @@ def test_compressed_databases_are_read(
     shelf: ProfileShelf, tmp_path: Path, temporary: Path, suffix: str
 ) -> None:
     """A database gives the same bytes compressed, with what lies beside it, also inside a zip."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
     wanted = exported(profile.path, tmp_path / "plain.pftrace")
     packed = pack_databases(profile, suffix)
     before = tree_state(profile.path)
     assert exported(profile.path, tmp_path / "packed.pftrace") == wanted
     assert tree_state(profile.path) == before
-    assert ranks_of(packed[1]) == [1]
+    assert ranks_of(packed[0]) == [0]
     archive = write_archive(profile.path, tmp_path / "run.zip")
     assert exported(archive, tmp_path / "twice.pftrace") == wanted
     assert list(temporary.iterdir()) == []
@@ -413,7 +413,7 @@ def test_an_interrupt_leaves_nothing(
     tmp_path: Path, temporary: Path, number: signal.Signals, code: int, word: str
 ) -> None:
     """Ctrl-C or SIGTERM while files are unpacked: one line, and nothing stays behind."""
-    files = [(f"run/{at}/file.json", b"{}") for at in range(30_000)]
+    files = [(f"run/{at}/file.json", b"{}") for at in range(12_000)]
     archive = tmp_path / "all.zip"
     archive.write_bytes(zip_of(files))
     process = subprocess.Popen(

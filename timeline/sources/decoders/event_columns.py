@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
@@ -352,13 +352,13 @@ def columns_of_decoded(
     columns = EventColumns(
         phase,
         groups.of([_group_key(event) for event in events]).astype(np.int32),
-        _int32(numbered.code(getattr(event, "name", "")) for event in events),
-        _int32(numbered.code(getattr(event, "cat", "")) for event in events),
+        numbered.codes([getattr(event, "name", "") for event in events]),
+        numbered.codes([getattr(event, "cat", "") for event in events]),
         start_ns,
         end_ns,
         FlatArgs(
-            _int32(row for row, _, _ in given),
-            _int32(key for _, key, _ in given),
+            np.array([row for row, _, _ in given], np.int32),
+            np.array([key for _, key, _ in given], np.int32),
             ArgValues(kind, value, values),
         ),
         values,
@@ -372,10 +372,6 @@ def columns_of_decoded(
     return columns
 
 
-def _int32(numbers: Iterable[int]) -> Codes:
-    return np.fromiter(numbers, np.int32)
-
-
 def _args_of(event: Any, form: EventFormat, numbered: _Numbered) -> Iterator[tuple[int, Any]]:
     """Return the args of an event by the numbers or, of a counter, the codes of their keys."""
     args = getattr(event, "args", None)
@@ -386,10 +382,13 @@ def _args_of(event: Any, form: EventFormat, numbered: _Numbered) -> Iterator[tup
         return
     named = {WHOLE_ARGS: args} if form.has_whole_args else msgspec.structs.asdict(args)
     for name, value in named.items():
-        is_raw = isinstance(value, msgspec.Raw)
-        one = bytes(value).decode("utf-8", "replace") or None if is_raw else value
-        if one is not None:
-            yield form.arg_numbers[name], one
+        if value is None:
+            continue
+        if isinstance(value, msgspec.Raw):
+            if spelled := bytes(value).decode("utf-8", "replace"):
+                yield form.arg_numbers[name], spelled
+        else:
+            yield form.arg_numbers[name], value
 
 
 def _group_key(event: Any) -> tuple[object, ...]:
@@ -421,6 +420,11 @@ class _Numbered:
         if code == len(self.values):
             self.values.append(value)
         return code
+
+    def codes(self, texts: Sequence[str]) -> Codes:
+        """Return the codes of strings, (n,) int32."""
+        self.values += self._codes.number(texts)
+        return self._codes.of(texts).astype(np.int32)
 
     def arrow_id(self, written: bytes) -> int:
         """Return a plain decimal as it is; of whatever else there is, the complement of the code.

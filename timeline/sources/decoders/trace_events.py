@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import GenericAlias
 from typing import Any, get_args
 
@@ -323,6 +324,7 @@ class EventFormat:
     """
 
     def __init__(self, kinds: Any, args: Sequence[type[msgspec.Struct]] = ()) -> None:
+        self.kinds = kinds
         self.decoder: EventDecoder = EventDecoder(kinds)
         fields = [field for struct in args for field in msgspec.structs.fields(struct)]
         strict = [field for field in fields if field.type not in (Any, msgspec.Raw)]
@@ -339,3 +341,33 @@ class EventFormat:
         self.has_instants = any(
             kind.__struct_config__.tag == _INSTANT for kind in get_args(kinds) if kind is not Other
         )
+
+
+@cache
+def make_format(
+    args: type[msgspec.Struct],
+    other_kinds: Any,
+    other_args: tuple[type[msgspec.Struct], ...] = (),
+    left_out: frozenset[str] = frozenset(),
+) -> EventFormat:
+    """Return the format of intervals whose args are of a type, some of them skipped unread.
+
+    other_kinds: the types of other phases. other_args: those of the args of instants among them.
+    """
+    fields = [field for field in msgspec.structs.fields(args) if field.name not in left_out]
+    read: Any = msgspec.defstruct(
+        args.__name__,
+        [(field.name, field.type, field.default) for field in fields],
+        rename={field.name: field.encode_name for field in fields},
+        gc=False,
+        frozen=True,
+    )
+    interval: Any = msgspec.defstruct(
+        "Interval",
+        [("args", read | None, None)],
+        bases=(Complete,),
+        gc=False,
+        tag_field="ph",
+        tag="X",
+    )
+    return EventFormat(interval | other_kinds, (read, *other_args))

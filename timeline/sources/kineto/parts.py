@@ -21,7 +21,7 @@ from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, Even
 from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.json_events import EventBatch
 from timeline.sources.kineto.header import read_header
-from timeline.sources.kineto.tables import KINETO, KinetoTable, device_ids, tables_of
+from timeline.sources.kineto.tables import KinetoTable, device_ids, kineto_format, tables_of
 
 _BRACKETED = re.compile(r"\[([^\]]+)\]\s*(.*)")
 """How SGLang's merger calls the processes of a rank: [TP00-DP01] 1234."""
@@ -189,7 +189,7 @@ def _step_of_pids(processes: Sequence[_Process]) -> int:
 
 def _read_processes(path: Path) -> list[_Process]:
     """Return the processes of a trace in the order in which they come."""
-    processes, held = _Processes(), EventBatch(KINETO, StringPool(), counters=False)
+    processes, held = _Processes(), EventBatch(kineto_format(), StringPool(), counters=False)
     for metadata in held.read(path):
         for event in metadata:
             one = processes[event.pid]

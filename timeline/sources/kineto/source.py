@@ -79,9 +79,9 @@ from timeline.sources.kineto.tables import (
     device_ids,
     device_table,
     external_ids,
-    format_for,
     host_table,
     is_known_category,
+    kineto_format,
     memory_counters,
     most_reserved,
     tables_of,
@@ -159,7 +159,7 @@ class _Reader:
         """Correlations of what ran on devices that are not read."""
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
-        self._format = format_for(wanted)
+        self._format = kineto_format(shapes=wanted.shapes)
         self._held = EventBatch(self._format, strings, counters=Layer.COUNTERS in wanted.layers)
         self._tasks = {kind: TableBuilder(Tasks) for kind in _DEVICE_KINDS}
         self._origins = {kind: TableBuilder(TaskOrigins) for kind in _DEVICE_KINDS}

@@ -21,13 +21,13 @@ from timeline.sources.common.counters import CounterEvents
 from timeline.sources.decoders.event_columns import ArgValues, EventRows
 from timeline.sources.decoders.exported_values import Value, number
 from timeline.sources.decoders.trace_events import (
-    Complete,
     Counter,
     EventFormat,
     FlowFinish,
     FlowStart,
     FlowStep,
     Metadata,
+    make_format,
 )
 from timeline.sources.source import ReadRequest
 
@@ -117,6 +117,7 @@ class KinetoArgs(
         "stream_id": "streamId",
         "device_id": "deviceId",
         "correlation_id": "correlationId",
+        "input_dims": "Input Dims",
     },
 ):
     """The args of kernels, copies, calls of the runtime, operators and collectives."""
@@ -145,15 +146,10 @@ class KinetoArgs(
     device_id: Value = None
     correlation_id: Value = None
     rank: Value = None
+    input_dims: Any = None
 
 
 _EMPTY = msgspec.Raw(b"")
-
-
-class KinetoComplete(Complete, gc=False, tag_field="ph", tag="X"):
-    """An interval on a thread of the host or a stream of a device."""
-
-    args: KinetoArgs | None = None
 
 
 class MemoryArgs(
@@ -189,30 +185,13 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     args: MemoryArgs | None = None
 
 
-KinetoEvent = KinetoComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
-
-KINETO = EventFormat(KinetoEvent, (KinetoArgs, MemoryArgs))
+_OTHER_KINDS = Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
 
 
-class ShapedArgs(KinetoArgs, gc=False, frozen=True, rename={"input_dims": "Input Dims"}):
-    """The same, and the shapes of the inputs of an operator."""
-
-    input_dims: Any = None
-
-
-class ShapedComplete(Complete, gc=False, tag_field="ph", tag="X"):
-    """An interval whose shapes are read."""
-
-    args: ShapedArgs | None = None
-
-
-ShapedEvent = ShapedComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
-SHAPED = EventFormat(ShapedEvent, (ShapedArgs, MemoryArgs))
-
-
-def format_for(wanted: ReadRequest) -> EventFormat:
-    """Return the format that decodes what is wanted: shapes are many strings, which few ask for."""
-    return SHAPED if wanted.shapes else KINETO
+def kineto_format(*, shapes: bool = False) -> EventFormat:
+    """Return the format of Kineto events; shapes are many strings, which few ask for."""
+    left_out = frozenset[str]() if shapes else frozenset({"input_dims"})
+    return make_format(KinetoArgs, _OTHER_KINDS, (MemoryArgs,), left_out)
 
 
 def tables_of(events: EventRows) -> Int64:
