@@ -18,7 +18,7 @@ from timeline.sources.decoders.json_events import EventBatch, Scanner, read_even
 
 MEGABYTE = 1 << 20
 BLOCK_BYTES = 1 << 16
-UNPACKED_BYTES = 48 * MEGABYTE
+UNPACKED_BYTES = 24 * MEGABYTE
 MOST_BYTES = 16 * MEGABYTE
 EVENT = b'{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}'
 SWOLLEN = {

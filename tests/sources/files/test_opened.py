@@ -93,19 +93,6 @@ def test_text_has_no_mark_and_its_own_line_ends(tmp_path: Path, way: str) -> Non
     assert read_whole_file(path) == b"a,b\r\n1,\xff\n"
 
 
-@pytest.mark.parametrize("way", [way for way in PACKERS if way != "plain"])
-def test_every_cut_is_told_with_its_byte(tmp_path: Path, way: str) -> None:
-    """Compressed content that ends anywhere before its end is an error that names that byte."""
-    whole = PACKERS[way](os.urandom(100))
-    path = tmp_path / "cut.json"
-    for size in range(MAGIC_KNOWN_BYTES, len(whole)):
-        path.write_bytes(whole[:size])
-        with open_decompressed(path) as file, pytest.raises(SourceError) as caught:
-            file.read()
-        assert caught.value.offset == size
-        assert f"{path}, byte {size}: ends before" in str(caught.value)
-
-
 @pytest.mark.parametrize("way", ["gzip", "bzip2", "xz"])
 def test_damage_is_an_error(tmp_path: Path, way: str) -> None:
     """A flipped bit anywhere after the beginning is told, or does no harm to the content."""
