@@ -23,7 +23,7 @@ from tests.bench.durations import databases, growth, starts, traces
 from tests.bench.inputs import Inputs
 from tests.bench.runs import Bench, Row
 from tests.support.places import ROOT
-from timeline.sources.decoders.event_batch import is_compiled
+from timeline.sources.decoders.json_events import Scanner
 
 _USUAL = ("traces", "databases", "starts")
 _PARTS: dict[str, Callable[[Bench, Inputs], Iterator[Row]]] = {
@@ -46,7 +46,7 @@ def machine() -> str:
     with Path("/proc/cpuinfo").open(encoding="utf-8") as file:
         models = [line.partition(":")[2].strip() for line in file if line.startswith("model name")]
     model = models[0] if models else platform.processor()
-    compiled = "with" if is_compiled() else "without"
+    compiled = "without" if Scanner is None else "with"
     python = platform.python_version()
     return f"{os.cpu_count()} cores of {model}, Python {python}, {compiled} the compiled parts"
 

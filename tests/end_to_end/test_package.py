@@ -24,7 +24,7 @@ from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
-from timeline.sources.decoders.event_batch import is_compiled as has_scanner
+from timeline.sources.decoders.json_events import Scanner
 from timeline.sources.decoders.sqlite import is_compiled as has_rows
 from timeline.version import __version__
 
@@ -142,7 +142,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
         (
             has_nesting(),
             has_wire(),
-            has_scanner(),
+            Scanner is not None,
             has_rows(),
         )
     )
@@ -174,7 +174,7 @@ def test_without_a_compiler_the_wheel_is_for_every_machine(tmp_path: Path) -> No
     assert names == files_below("timeline") - C_SOURCES
 
 
-@pytest.mark.skipif(not has_scanner(), reason="there was no compiler")
+@pytest.mark.skipif(Scanner is None, reason="there was no compiler")
 def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: Path) -> None:
     """A compiler is on most machines, that header on fewer."""
     (tmp_path / "sqlite3ext.h").write_text("#error there is no such header\n", encoding="utf-8")

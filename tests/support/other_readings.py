@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -17,11 +16,7 @@ from timeline.fitting import coarsen
 from timeline.ranks import rank_work
 from timeline.ranks.rank_work import read_rank
 from timeline.records.tables import Records
-from timeline.sources.ascend_trace import reader as ascend_trace
-from timeline.sources.decoders import event_batch, sqlite
-from timeline.sources.decoders.json_events import read_events
-from timeline.sources.kineto import source as kineto
-from timeline.sources.mindspore import display
+from timeline.sources.decoders import json_events, sqlite
 from timeline.sources.source import ReadRequest, Source, SourceAround
 
 SMALL_BLOCK_BYTES = 2000
@@ -31,7 +26,7 @@ SMALL_BLOCK_BYTES = 2000
 def without_compiled() -> Iterator[None]:
     """While it is open, nothing compiled is used, as where there was no compiler."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_batch, "Scanner", None)
+        patch.setattr(json_events, "Scanner", None)
         patch.setattr(sqlite, "_rows", None)
         patch.setattr(nesting, "_nesting", None)
         patch.setattr(protobuf_rows, "encode", None)
@@ -46,11 +41,9 @@ def without_compiled() -> Iterator[None]:
 @contextlib.contextmanager
 def in_small_parts(held_events: int = 1, block_bytes: int = SMALL_BLOCK_BYTES) -> Iterator[None]:
     """While it is open, traces are cut into small blocks, of which few at a time become columns."""
-    in_blocks = functools.partial(read_events, block_bytes=block_bytes)
     with pytest.MonkeyPatch.context() as patch:
-        for module in (ascend_trace, kineto, display):
-            patch.setattr(module, "read_events", in_blocks)
-            patch.setattr(module, "HELD_EVENTS", held_events)
+        patch.setattr(json_events, "BLOCK_BYTES", block_bytes)
+        patch.setattr(json_events, "HELD_EVENTS", held_events)
         yield
 
 

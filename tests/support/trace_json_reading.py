@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,11 +17,9 @@ from timeline.columns.columns import Codes, ColumnTable
 from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import FlowEnd, Omission, Records
-from timeline.sources.ascend_trace import reader
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.ascend_trace.tables import AscendArgs
-from timeline.sources.decoders.event_batch import HELD_EVENTS
-from timeline.sources.decoders.json_events import read_events
+from timeline.sources.decoders import json_events
 from timeline.sources.source import ReadRequest
 
 EventObject = dict[str, Any]
@@ -32,7 +29,7 @@ SeriesName = tuple[str, str, str]
 """Group, name and unit."""
 
 ALL_LAYERS = frozenset(Layer)
-HELD_COUNTS = (1, 7, 50, HELD_EVENTS)
+HELD_COUNTS = (1, 7, 50, json_events.HELD_EVENTS)
 TINY_BLOCK = 64
 """Bytes that hold less than an event, so that every event arrives in a block of its own."""
 DEVICE, GRAPH, RANK = 3, 77, 5
@@ -50,11 +47,9 @@ class Writer(Protocol):
 def pieces(held_events: int, block_bytes: int = TINY_BLOCK) -> Iterator[None]:
     """Read in blocks of a size; as many events are held, and as many rows in small parts."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "HELD_EVENTS", held_events)
+        patch.setattr(json_events, "HELD_EVENTS", held_events)
+        patch.setattr(json_events, "BLOCK_BYTES", block_bytes)
         patch.setattr("timeline.columns.columns.JOINED_ROWS", held_events)
-        patch.setattr(
-            reader, "read_events", functools.partial(read_events, block_bytes=block_bytes)
-        )
         yield
 
 

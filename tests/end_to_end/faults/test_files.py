@@ -172,22 +172,20 @@ def test_trace_that_shrinks_while_it_is_read(
     export: Export, spot_of: Callable[[str], Spot], layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was read before is drawn, and the byte at which the file ends now is told."""
-    from timeline.sources.ascend_trace import reader
+    from timeline.sources.decoders import json_events
     from timeline.sources.decoders.json_events import read_events
-    from timeline.sources.kineto import source
 
     spot = spot_of(layout)
     shorter = spot.path.stat().st_size * 3 // 4
 
-    def shrinking(decoder: Any, path: Path, damage: Any, scan: Any) -> Any:
+    def shrinking(decoder: Any, path: Path, _: int, damage: Any, scan: Any) -> Any:
         blocks = read_events(decoder, path, 2048, damage, scan=scan)
         for number, block in enumerate(blocks):
             yield block
             if number == 0:
                 os.truncate(path, shorter)
 
-    for module in (reader, source):
-        monkeypatch.setattr(module, "read_events", shrinking)
+    monkeypatch.setattr(json_events, "read_events", shrinking)
     output = export.directory / "out.pftrace"
     arguments = [str(spot.root), "--kind", "detail", "--json", "-o", str(output)]
     assert main(arguments) == 0

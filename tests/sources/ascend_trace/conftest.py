@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.trace_json_reading import EventObject, Writer
-from timeline.sources.decoders import event_batch
+from timeline.sources.decoders import json_events
 
 
 @pytest.fixture(autouse=True, params=["scanned", "decoded"], scope="module")
 def _reader(request: pytest.FixtureRequest) -> Iterator[None]:
     """Everything holds for both ways to read events."""
-    if request.param == "scanned" and not event_batch.is_compiled():
+    if request.param == "scanned" and json_events.Scanner is None:
         pytest.skip("the package was built without a compiler")
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "decoded":
-            patch.setattr(event_batch, "Scanner", None)
+            patch.setattr(json_events, "Scanner", None)
         yield
 
 

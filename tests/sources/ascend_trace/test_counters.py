@@ -132,19 +132,6 @@ def test_what_is_no_number_is_no_sample(write: Writer, value: Any, beside: list[
     )
 
 
-def test_numbers_in_quotes_are_samples(write: Writer) -> None:
-    """As msprof writes the utilisation of cores that it samples."""
-    found = [reading({"Utilization(%)": value}) for value in ("0.254906", "7", "1.5E2")]
-    records = read(write(found + COUNTER_NAMES))
-    assert records.samples.value.tolist() == [0.254906, 7.0, 150.0]
-    assert not records.omissions
-
-
-def test_booleans_are_samples(write: Writer) -> None:
-    records = read(write([reading({"value": True}), reading({"value": False})]))
-    assert samples_of(records) == {("Process 20", "Read", ""): [(1000, 0.0), (1000, 1.0)]}
-
-
 def test_an_id_may_be_a_number_or_its_text(write: Writer) -> None:
     """Both give one series, also for processes that only share their name."""
     found = [

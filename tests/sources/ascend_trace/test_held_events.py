@@ -20,10 +20,8 @@ from tests.support.trace_json_reading import (
     read,
     run_on,
 )
-from timeline.sources.ascend_trace import reader
-from timeline.sources.ascend_trace.tables import AscendEvent
 from timeline.sources.common.losses import LossLog
-from timeline.sources.decoders import event_batch
+from timeline.sources.decoders import json_events
 from timeline.sources.decoders.json_events import read_events
 from timeline.sources.decoders.trace_events import Other
 
@@ -38,15 +36,15 @@ class HeldEvents:
     def __init__(self) -> None:
         self.most = 0
         self.blocks = 0
-        self._seen: list[AscendEvent] = []
+        self._seen: list[Any] = []
         self._kept_only = self._references([Other()])[0]
 
     def read(
-        self, decoder: Any, path: Path, damage: LossLog, scan: None
-    ) -> Iterator[list[AscendEvent]]:
+        self, decoder: Any, path: Path, _: int, damage: LossLog, scan: object
+    ) -> Iterator[list[Any]]:
         """Small blocks of events, counted before each next one."""
-        assert scan is None
         for block in read_events(decoder, path, 4096, damage):
+            assert isinstance(block, list)
             self._seen += block
             yield block
             self.blocks += 1
@@ -54,7 +52,7 @@ class HeldEvents:
             self.most = max(self.most, held)
 
     @staticmethod
-    def _references(events: Sequence[AscendEvent]) -> list[int]:
+    def _references(events: Sequence[Any]) -> list[int]:
         return [sys.getrefcount(event) for event in events]
 
 
@@ -88,9 +86,9 @@ def test_events_are_objects_only_for_a_while(write: Writer, names: str, only_sli
     }
     held = HeldEvents()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(event_batch, "Scanner", None)
-        patch.setattr(reader, "HELD_EVENTS", 100)
-        patch.setattr(reader, "read_events", held.read)
+        patch.setattr(json_events, "Scanner", None)
+        patch.setattr(json_events, "HELD_EVENTS", 100)
+        patch.setattr(json_events, "read_events", held.read)
         read(write(orders[names]))
     assert held.blocks > 10
     assert 0 < held.most < 200

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-import json
 from collections import Counter as Multiset
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,9 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.support.examples import at_most
-from tests.support.profile_shelf import ProfileShelf
 from tests.support.trace_json_reading import (
-    ALL_LAYERS,
     BIG_IDS,
     CATEGORIES,
     HELD_COUNTS,
@@ -27,7 +23,6 @@ from tests.support.trace_json_reading import (
     STREAM,
     TABLES,
     TINY_BLOCK,
-    Content,
     EventObject,
     Lane,
     Writer,
@@ -45,11 +40,9 @@ from tests.support.trace_json_reading import (
 )
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_CONTEXT, NO_ID
-from timeline.sources.ascend_trace import reader
 from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders import json_events
 from timeline.sources.decoders.json_events import read_events
-from timeline.sources.finding.discovery import discover
-from timeline.sources.source import ReadRequest
 
 pytestmark = pytest.mark.sweep
 
@@ -221,56 +214,6 @@ def test_args_that_are_not_wanted_are_the_only_ones_absent(write: Writer, trace:
     assert lean.omissions == records.omissions
 
 
-EXAMPLES = ("torch-text", "mindstudio", "mindspore-2.1")
-
-
-@pytest.mark.parametrize("layout", EXAMPLES)
-def test_example_traces_read_alike_in_any_pieces(
-    shelf: ProfileShelf, write: Writer, layout: str
-) -> None:
-    """The traces of a whole profile, with their names first, last, and spread over the file."""
-    capture = shelf.get(layout).captures[0]
-    documents = [json.loads(path.read_bytes()) for path in sorted(capture.rglob("*.json"))]
-    found = [document for document in documents if isinstance(document, list)]
-    assert found
-    for events in found:
-        names = [event for event in events if is_metadata(event)]
-        rest = [event for event in events if not is_metadata(event)]
-        plain = content(read(write(names + rest)))
-        assert any(plain.tables.values())
-        # Each order and each number once; events made up above are read in all pairs of them.
-        orders = itertools.cycle((spread(names, rest), rest + names, names + rest))
-        for order, held_events in zip(orders, HELD_COUNTS, strict=False):
-            path = write(order)
-            with pieces(held_events, block_bytes=256):
-                assert content(read(path)) == plain
-
-
-def spread(names: Sequence[EventObject], rest: Sequence[EventObject]) -> list[EventObject]:
-    """The names at equal distances between the other events."""
-    every = len(rest) // len(names) + 1
-    chunks = [list(rest[place : place + every]) for place in range(0, len(rest), every)]
-    return [
-        event
-        for name, chunk in itertools.zip_longest(names, chunks)
-        for event in (*(chunk or ()), *([name] if name else ()))
-    ]
-
-
-@pytest.mark.parametrize("layout", EXAMPLES)
-def test_whole_captures_read_alike_in_any_pieces(shelf: ProfileShelf, layout: str) -> None:
-    """With all that a source does around the reader: several files, kernel tables, step traces."""
-    source = discover(shelf.get(layout).path).sources[0]
-
-    def found() -> Content:
-        return content(source.read(ReadRequest(ALL_LAYERS)))
-
-    plain = found()
-    for held_events in HELD_COUNTS:
-        with pieces(held_events, block_bytes=256):
-            assert found() == plain
-
-
 @pytest.mark.parametrize("events", LATE_NAMES.values(), ids=LATE_NAMES)
 @pytest.mark.parametrize("held_events", HELD_COUNTS)
 def test_a_late_name_counts_as_if_it_had_come_first(
@@ -304,13 +247,13 @@ def test_only_lanes_that_were_misread_are_worth_a_second_pass(
     """Reading is most of the time of an export, so it is not done twice without need."""
     path, opened = write(events), []
 
-    def counted(decoder: Any, path: Path, damage: LossLog, scan: Any) -> Iterator[Any]:
+    def counted(decoder: Any, path: Path, _: int, damage: LossLog, scan: Any) -> Iterator[Any]:
         opened.append(path)
         return read_events(decoder, path, TINY_BLOCK, damage, scan=scan)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reader, "HELD_EVENTS", 1)
-        patch.setattr(reader, "read_events", counted)
+        patch.setattr(json_events, "HELD_EVENTS", 1)
+        patch.setattr(json_events, "read_events", counted)
         read(path)
     assert opened == [path] * passes
 

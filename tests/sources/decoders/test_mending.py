@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.support.kineto_traces import CALL, KERNEL, read, spelled
 from tests.support.other_readings import in_small_parts
-from timeline.sources.decoders import event_batch
+from timeline.sources.decoders import json_events
 from timeline.sources.decoders.json_values import mend_json
 
 TEXTS = st.text(st.sampled_from('"\\{}[]:, infnau\n\x01é'), max_size=12)
@@ -73,7 +73,7 @@ def test_no_event_is_lost(
 ) -> None:
     """Whether the scanner or the decoder reads, in blocks of any size, and at the very end."""
     if not compiled:
-        monkeypatch.setattr(event_batch, "is_compiled", lambda: False)
+        monkeypatch.setattr(json_events, "Scanner", None)
     calls = [CALL | {"name": f"NAME{at}", "ts": at} for at in range(40)]
     kernels = [KERNEL | {"args": KERNEL["args"] | {"bytes": "NUMBER"}} for _ in range(40)]
     events = [event for pair in zip(calls, kernels, strict=True) for event in pair]

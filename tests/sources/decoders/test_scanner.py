@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 from tests.support.examples import at_most
 from tests.support.other_readings import in_small_parts
-from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.layers import Layer
@@ -27,17 +26,15 @@ from timeline.records.tables import FlowEnd, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
 from timeline.sources.ascend_trace.tables import AscendArgs, ascend_format
-from timeline.sources.decoders import event_batch, json_events
-from timeline.sources.decoders.event_batch import EventScanner, is_compiled
+from timeline.sources.decoders import json_events
+from timeline.sources.decoders.json_events import EventBatch, Scanner
 from timeline.sources.kineto import source as kineto
 from timeline.sources.kineto.header import KinetoHeader
 from timeline.sources.kineto.tables import KinetoArgs
 from timeline.sources.mindspore import display
 from timeline.sources.source import ReadRequest
 
-pytestmark = pytest.mark.skipif(
-    not is_compiled(), reason="the package was built without a compiler"
-)
+pytestmark = pytest.mark.skipif(Scanner is None, reason="the package was built without a compiler")
 
 EXAMPLES = int(os.environ.get("SCANNER_EXAMPLES", at_most(120)))
 """Files that each test makes up."""
@@ -116,7 +113,7 @@ def check_alike(path: Path, monkeypatch: pytest.MonkeyPatch, **how: bool) -> Non
     for layers in (DETAIL_LAYERS, SUMMARY_LAYERS):
         scanned = read(path, layers, **how)
         with monkeypatch.context() as patch:
-            patch.setattr(event_batch, "Scanner", None)
+            patch.setattr(json_events, "Scanner", None)
             decoded = read(path, layers, **how)
         assert scanned == decoded
 
@@ -501,16 +498,6 @@ def test_a_file_that_breaks_off_anywhere_reads_alike(
         check_alike(path, monkeypatch)
 
 
-@pytest.mark.parametrize("layout", ["torch-text", "mindspore-2.1", "mindstudio"])
-def test_whole_profiles_read_alike(
-    layout: str, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Those of one rank: what other ranks hold is alike."""
-    for path in sorted(shelf.get(layout, ranks=1).path.rglob("*.json")):
-        if b'"ph"' in path.read_bytes():
-            check_alike(path, monkeypatch)
-
-
 # -- other formats ---------------------------------------------------------------------------
 
 KINETO_ARGS = st.dictionaries(
@@ -581,7 +568,7 @@ def check_formats_alike(
 ) -> None:
     scanned = rows(path)
     with monkeypatch.context() as patch:
-        patch.setattr(event_batch, "Scanner", None)
+        patch.setattr(json_events, "Scanner", None)
         decoded = rows(path)
     assert scanned == decoded
 
@@ -607,13 +594,6 @@ def test_traces_of_pytorch_read_alike(
     path = tmp_path / "trace.json"
     path.write_text(json.dumps(events))
     check_formats_alike(path, kineto_rows, monkeypatch)
-
-
-def test_a_whole_trace_of_pytorch_reads_alike(
-    shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for path in shelf.get("kineto").captures:
-        check_formats_alike(path, kineto_rows, monkeypatch)
 
 
 def test_texts_that_must_be_mended_read_alike(
@@ -684,7 +664,7 @@ def test_the_scanner_reads_all_events_but_the_last(
 ) -> None:
     """Only an event that another one follows is known to be whole."""
     text = json.dumps([event] * count, indent=indent)[1:].lstrip().encode()
-    scanned = EventScanner(ascend_format(), StringPool(), counters=True).scan(text)
+    scanned = EventBatch(ascend_format(), StringPool(), counters=True).scan(text)
     if count == 1:
         assert scanned is None
     else:

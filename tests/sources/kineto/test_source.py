@@ -21,13 +21,10 @@ from simulator.writers.kineto import STREAMS, launching_operators, memory_sample
 from tests.support.examples import at_most
 from tests.support.kineto_traces import CALL, KERNEL, Write, read, spelled
 from tests.support.loaded_picture import LoadedPicture
-from tests.support.other_readings import in_small_parts
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
 from tests.support.read_profiles import records_by_rank
-from timeline.analysis.overlap import measure_overlap, overlap_by_launch
 from timeline.analysis.sound_records import drop_invalid_rows
-from timeline.analysis.steps import assign_steps
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.layers import Layer
@@ -54,22 +51,6 @@ def found(profile: Profile) -> dict[int, Records]:
 
 
 # -- the simulated run -----------------------------------------------------------------------------
-
-
-def test_overlap_of_every_rank_and_step_is_that_of_the_run(
-    profile: Profile, found: dict[int, Records]
-) -> None:
-    """Kernels compute and NCCL's kernels communicate; each belongs to the step that launched it."""
-    assert sorted(found) == [0, 1]
-    for rank, records in found.items():
-        assert measure_overlap(records.tasks, records.ops).totals_ns() == expected_overlap(
-            profile.run, rank
-        )
-        member = assign_steps(records)
-        totals = overlap_by_launch(records.tasks, member.tasks, records.ops, member.ops, 3)
-        assert totals == [
-            expected_overlap(profile.run, rank, step) for step in records.steps.iteration.tolist()
-        ]
 
 
 def test_tasks_are_what_ran_on_the_device(profile: Profile, found: dict[int, Records]) -> None:
@@ -144,17 +125,6 @@ def test_nccl_kernels_are_communication_ops_of_their_group(
         assert set(spelled(records, ops.algorithm)) == {"RING_LL"}
         assert set(ops.count.tolist()) == {4_097_000}
         assert (ops.launch_ns != NO_TIME).all()
-
-
-def test_steps_are_the_windows_on_the_host(profile: Profile, found: dict[int, Records]) -> None:
-    """Once each, although the trace repeats them around the kernels."""
-    for rank, records in found.items():
-        steps = records.steps
-        assert steps.host.all()
-        wanted, wall_ns = profile.run.rank(rank).steps, profile.run.wall_ns
-        assert steps.iteration.tolist() == [step.id for step in wanted]
-        assert steps.start_ns.tolist() == [wall_ns(step.host_start_ns) for step in wanted]
-        assert steps.end_ns.tolist() == [wall_ns(step.host_end_ns) for step in wanted]
 
 
 def test_host_events_have_a_layer(profile: Profile, found: dict[int, Records]) -> None:
@@ -307,41 +277,6 @@ def test_layers_choose_the_runtime_and_the_framework(
 # -- how a file is laid out ------------------------------------------------------------------------
 
 
-def rows_of(records: Records) -> dict[str, Any]:
-    """What records hold, names spelled out."""
-    tasks, host, flows = records.tasks, records.host, records.flows
-    return {
-        "tasks": list(zip(tasks.start_ns.tolist(), spelled(records, tasks.name), strict=True)),
-        "launches": tasks.launch_ns.tolist(),
-        "ops": records.ops.start_ns.tolist(),
-        "host": sorted(zip(host.start_ns.tolist(), spelled(records, host.name), strict=True)),
-        "arrows": sorted(
-            zip(
-                host.start_ns[flows.source_row].tolist(),
-                spelled(records, flows.category),
-                flows.target_kind.tolist(),
-                strict=True,
-            )
-        ),
-        "samples": records.samples.value.tolist(),
-        "omissions": records.omissions,
-    }
-
-
-@pytest.mark.parametrize(("held", "block_bytes"), [(1, 600), (7, 600), (50, 4096)])
-def test_records_do_not_depend_on_the_size_of_blocks(
-    shelf: ProfileShelf, held: int, block_bytes: int
-) -> None:
-    """However a file is cut while it is read, and however often events become columns."""
-    path = shelf.get("kineto").captures[0]
-    whole = rows_of(read(path))
-    with in_small_parts(held, block_bytes):
-        pieces = rows_of(read(path))
-    for rows in (whole, pieces):
-        rows["samples"].sort()  # which are in order of their series when they are drawn
-    assert pieces == whole
-
-
 @settings(max_examples=at_most(60))
 @given(
     start_ns=st.integers(0, 10**17),
@@ -369,7 +304,9 @@ def test_marks_of_bytes_and_lines_are_read_over(write: Write) -> None:
     path = write([KERNEL, CALL])
     text = json.dumps(json.loads(path.read_bytes()), indent="\t").replace("\n", "\r\n")
     path.write_bytes(b"\xef\xbb\xbf" + text.encode())
-    assert rows_of(read(path))["tasks"] == [(10_000, "gemm")]
+    records = read(path)
+    assert records.tasks.start_ns.tolist() == [10_000]
+    assert spelled(records, records.tasks.name) == ["gemm"]
 
 
 def test_values_that_are_no_json_are_read_over(write: Write) -> None:

@@ -28,9 +28,7 @@ from tests.support.places import DATA
 from tests.support.profile_shelf import ProfileShelf, change_fields
 from tests.support.read_profiles import lost_rows, records_of
 from timeline.analysis.overlap import measure_overlap
-from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.analysis.steps import assign_steps, with_steps
-from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.errors import RankIdentityError, SourceError
 from timeline.options import StepOperators

@@ -67,10 +67,9 @@ from timeline.sources.common.overlap_analysis import (
     sum_overlap,
 )
 from timeline.sources.common.trace_names import HOST_DEVICE, device_of, profiler_steps
-from timeline.sources.decoders.event_batch import HELD_EVENTS as HELD_EVENTS
-from timeline.sources.decoders.event_batch import EventBatch
 from timeline.sources.decoders.event_columns import ARROWS, COMPLETE, COUNTER, EventColumns, LaneKey
-from timeline.sources.decoders.json_events import look_for_metadata, read_events
+from timeline.sources.decoders.joins import last_rows, values_at
+from timeline.sources.decoders.json_events import EventBatch, look_for_metadata
 from timeline.sources.source import ReadRequest
 
 CALLS = "CANN"
@@ -110,11 +109,7 @@ def with_launches(records: Records, calls: Calls, launches: Launches) -> Records
         made = np.full(len(wanted), NO_TIME, np.int64)
         of_kind = launches.kind == kind
         np.maximum.at(made, launches.row[of_kind], launches.time_ns[of_kind])
-        at = np.searchsorted(connection, wanted, side="right") - 1
-        found = (at >= 0) & (wanted != NO_ID)
-        found[found] = connection[at[found]] == wanted[found]
-        made[found] = called_ns[at[found]]
-        return made
+        return values_at(called_ns, last_rows(connection, wanted), made)
 
     tasks, ops = records.tasks, records.ops
     return replace(
@@ -262,13 +257,11 @@ class _Reader:
 
     def read(self) -> None:
         for path, damage in zip(self._files.paths, self._damages, strict=True):
-            for events in read_events(
-                self._format.decoder, path, damage=damage, scan=self._held.scan
-            ):
-                for event in self._held.add(events):
+            for metadata in self._held.read(path, damage):
+                for event in metadata:
                     if not self._told_before and self._of_device(event.pid):
                         self.names.add(event)
-                if self._held.size > HELD_EVENTS * (1 if self.names.processes else HELD_UNNAMED):
+                if self._held.is_full(1 if self.names.processes else HELD_UNNAMED):
                     self._flush()
         self._all_named = True
         self._flush()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import msgspec
 import numpy as np
@@ -29,7 +27,6 @@ from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.ascend_trace.lanes import LaneEvents
 from timeline.sources.decoders.exported_values import Value
 from timeline.sources.decoders.trace_events import (
-    Complete,
     Counter,
     EventFormat,
     FlowFinish,
@@ -37,6 +34,7 @@ from timeline.sources.decoders.trace_events import (
     FlowStep,
     Metadata,
     Other,
+    make_format,
 )
 from timeline.sources.source import ReadRequest
 
@@ -110,14 +108,7 @@ class AscendArgs(
     input_dims: Value = None
 
 
-class AscendComplete(Complete, gc=False, tag_field="ph", tag="X"):
-    """An interval on a lane of a device or of the host."""
-
-    args: AscendArgs | None = None
-
-
-AscendEvent = AscendComplete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
-
+_OTHER_KINDS = Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
 _EVERY_ARG = frozenset({"batch", "notify", "plane_stream", "transport", "plane_data_type"})
 """Args of tasks that only `--args all` shows."""
 _PLANES = frozenset(
@@ -128,30 +119,12 @@ _SHAPES = frozenset({"input_dims"})
 """Many strings, which few ask for."""
 
 
-@cache
-def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat[Any]:
+def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat:
     """Return the format of Ascend events; args that are left out are skipped unread."""
-    fields = [field for field in msgspec.structs.fields(AscendArgs) if field.name not in left_out]
-    args: Any = msgspec.defstruct(
-        AscendArgs.__name__,
-        [(field.name, field.type, field.default) for field in fields],
-        rename={field.name: field.encode_name for field in fields},
-        gc=False,
-        frozen=True,
-    )
-    complete: Any = msgspec.defstruct(
-        AscendComplete.__name__,
-        [("args", args | None, None)],
-        bases=(Complete,),
-        gc=False,
-        tag_field="ph",
-        tag="X",
-    )
-    kinds = complete | Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
-    return EventFormat(kinds, args=(args,))
+    return make_format(AscendArgs, _OTHER_KINDS, left_out=left_out)
 
 
-def format_for(wanted: ReadRequest) -> EventFormat[Any]:
+def format_for(wanted: ReadRequest) -> EventFormat:
     """Return the format that reads what is wanted, and no other arg: most of a trace is args."""
     left_out = frozenset[str]()
     if not wanted.every_arg:

@@ -289,7 +289,7 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
                 name,
                 keys,
                 events.start_ns.take(order[of_group]),
-                events.flat.value.take(args.reshape(-1)),
+                events.flat.value[args.reshape(-1)],
             )
 
 

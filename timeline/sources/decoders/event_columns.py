@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import operator
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -17,10 +16,11 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Codes, Float64, Int64, Rows
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
-from timeline.columns.strings import NO_NAME, StringPool
+from timeline.columns.strings import NO_NAME, Interner, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.sources.common.decimals import moments_ns, real
+from timeline.sources.common.decimals import interval_ns, moments_ns, real
 from timeline.sources.decoders.exported_values import is_decimal, number, text
+from timeline.sources.decoders.trace_events import WHOLE_ARGS, Counter, EventFormat
 
 LaneKey = tuple[object, object]
 """(pid, tid) as the file has them."""
@@ -144,10 +144,6 @@ class ArgValues:
     def __getitem__(self, rows: Rows | slice) -> ArgValues:
         return ArgValues(self.kind[rows], self.value[rows], self.values)
 
-    def take(self, rows: Rows) -> ArgValues:
-        """Return the values of some rows, in two thirds of the time of indexing."""
-        return ArgValues(self.kind.take(rows), self.value.take(rows), self.values)
-
     def are_whole(self) -> bool:
         """Return True if all are integers as the decoder gives them."""
         return bool((self.kind == IS_WHOLE).all())
@@ -175,10 +171,6 @@ class ArgValues:
 
     def reals(self) -> tuple[Rows, Float64]:
         """Return the rows of the values that are numbers, in quotes or not, and the numbers."""
-        if self.are_whole():
-            return np.arange(len(self.value)), self.value.astype(np.float64)
-        if (self.kind == IS_REAL).all():
-            return np.arange(len(self.value)), self.value.view(np.float64)
         made = self.value.astype(np.float64)
         is_real = self.kind == IS_REAL
         made[is_real] = self._reals(is_real)
@@ -246,32 +238,6 @@ GivenArgs = Callable[[str], tuple[Rows, ArgValues]]
 """Looks an arg of some rows up: the places of the rows that give it, and its values there."""
 
 
-@dataclass(frozen=True)
-class EventColumns(ABC):
-    """Events, (n,) each; those of a phase are in file order.
-
-    group, name and category are codes of values. The end of an arrow is its id, or the complement
-    of a code where that is not a number above zero.
-    """
-
-    phase: Bytes
-    group: Codes
-    name: Codes
-    category: Codes
-    start_ns: Int64
-    end_ns: Int64
-    flat: FlatArgs
-    """All args of the counters, in the order of their keys."""
-    values: JsonValues
-
-    def __len__(self) -> int:
-        return len(self.phase)
-
-    @abstractmethod
-    def args_at(self, rows: Rows) -> GivenArgs:
-        """Return what looks up the args of rows, each of which is an interval or an instant."""
-
-
 _COLUMNS = {
     "phase": np.uint8,
     "group": np.int32,
@@ -288,16 +254,33 @@ _COLUMNS = {
 
 
 @dataclass(frozen=True)
-class ScannedColumns(EventColumns):
-    """Events that the compiled scanner read, all of whose args are flat."""
+class EventColumns:
+    """Events, (n,) each; those of a phase are in file order.
 
+    group, name and category are codes of values. The end of an arrow is its id, or the complement
+    of a code where that is not a number above zero. Keys of the args of counters are codes too;
+    others are their numbers in `arg_numbers`.
+    """
+
+    phase: Bytes
+    group: Codes
+    name: Codes
+    category: Codes
+    start_ns: Int64
+    end_ns: Int64
+    flat: FlatArgs
+    """All args, those of a counter in the order of their keys."""
+    values: JsonValues
     arg_numbers: Mapping[str, int]
 
+    def __len__(self) -> int:
+        return len(self.phase)
+
     @classmethod
-    def of(
+    def of_scanned(
         cls, columns: Sequence[bytes], values: JsonValues, arg_numbers: Mapping[str, int]
-    ) -> ScannedColumns:
-        """Take the columns as the scanner gives them."""
+    ) -> EventColumns:
+        """Return the columns that the compiled scanner gives."""
         made: dict[str, Any] = {
             name: np.frombuffer(column, dtype)
             for (name, dtype), column in zip(_COLUMNS.items(), columns, strict=True)
@@ -305,14 +288,6 @@ class ScannedColumns(EventColumns):
         args = ArgValues(made.pop("kind"), made.pop("value"), values)
         flat = FlatArgs(made.pop("arg_row"), made.pop("arg_key"), args)
         return cls(**made, flat=flat, values=values, arg_numbers=arg_numbers)
-
-    def with_times(
-        self, starts: Rows, start_ns: Int64, ends: Rows, end_ns: Int64
-    ) -> ScannedColumns:
-        """Return the events, some with other times."""
-        every_start_ns, every_end_ns = self.start_ns.copy(), self.end_ns.copy()
-        every_start_ns[starts], every_end_ns[ends] = start_ns, end_ns
-        return replace(self, start_ns=every_start_ns, end_ns=every_end_ns)
 
     @cached_property
     def _args_by_key(self) -> tuple[Codes, ArgValues, list[int]]:
@@ -324,7 +299,7 @@ class ScannedColumns(EventColumns):
         rows = by_key if isinstance(rows, slice) else rows[by_key]
         counts = np.bincount(key, minlength=len(self.arg_numbers))
         bounds = [0, *np.cumsum(counts).tolist()]
-        return self.flat.row.take(rows), self.flat.value.take(rows), bounds
+        return self.flat.row.take(rows), self.flat.value[rows], bounds
 
     def args_at(self, rows: Rows) -> GivenArgs:
         """Return what looks up the args of rows, each of which is an interval or an instant."""
@@ -337,9 +312,129 @@ class ScannedColumns(EventColumns):
             of_key = slice(bounds[number], bounds[number + 1])
             place = place_of.take(args_row[of_key])
             held = np.flatnonzero(place != NOT_HERE)
-            return place.take(held).astype(np.intp), values[of_key].take(held)
+            return place.take(held).astype(np.intp), values[of_key][held]
 
         return given
+
+
+_MOST_ID = int(np.iinfo(np.int64).max)
+"""The largest id of an arrow that is held as it is."""
+
+
+def columns_of_decoded(
+    events: Sequence[Any], form: EventFormat, strings: StringPool
+) -> EventColumns:
+    """Return decoded events as columns, as the scanner makes them of text."""
+    numbered = _Numbered()
+    phase = np.array([ord(type(event).__struct_config__.tag) for event in events], np.uint8)
+    groups: Interner[tuple[object, ...]] = Interner()
+    durations = [getattr(event, "dur", b"") for event in events]
+    start_ns, end_ns = interval_ns([event.ts for event in events], durations)
+    end_ns = np.where(phase == COMPLETE, end_ns, start_ns)
+    arrows = np.flatnonzero(np.isin(phase, list(ARROWS)))
+    end_ns[arrows] = [numbered.arrow_id(bytes(events[row].id)) for row in arrows.tolist()]
+    given = [
+        (row, key, value)
+        for row, event in enumerate(events)
+        for key, value in _args_of(event, form, numbered)
+    ]
+    kind, value = np.full(len(given), IS_TEXT, np.uint8), np.empty(len(given), np.int64)
+    reals = value.view(np.float64)
+    for at, (_, _, one) in enumerate(given):
+        if type(one) is int and -(1 << 63) <= one < 1 << 63:
+            kind[at], value[at] = IS_WHOLE, one
+        elif type(one) is float:
+            kind[at], reals[at] = IS_REAL, one
+        else:
+            value[at] = numbered.code(one)
+    values = JsonValues(strings)
+    columns = EventColumns(
+        phase,
+        groups.of([_group_key(event) for event in events]).astype(np.int32),
+        numbered.codes([getattr(event, "name", "") for event in events]),
+        numbered.codes([getattr(event, "cat", "") for event in events]),
+        start_ns,
+        end_ns,
+        FlatArgs(
+            np.array([row for row, _, _ in given], np.int32),
+            np.array([key for _, key, _ in given], np.int32),
+            ArgValues(kind, value, values),
+        ),
+        values,
+        form.arg_numbers,
+    )
+    # A float is keyed by a tuple of its own.
+    of_groups = [
+        [numbered.code(one[0] if type(one) is tuple else one) for one in group] for group in groups
+    ]
+    values.add(numbered.values, of_groups)
+    return columns
+
+
+def _args_of(event: Any, form: EventFormat, numbered: _Numbered) -> Iterator[tuple[int, Any]]:
+    """Return the args of an event by the numbers or, of a counter, the codes of their keys."""
+    args = getattr(event, "args", None)
+    if args is None:
+        return
+    if isinstance(event, Counter):
+        yield from ((numbered.code(key), value) for key, value in args.items())
+        return
+    named = {WHOLE_ARGS: args} if form.has_whole_args else msgspec.structs.asdict(args)
+    for name, value in named.items():
+        if value is None:
+            continue
+        if isinstance(value, msgspec.Raw):
+            if spelled := bytes(value).decode("utf-8", "replace"):
+                yield form.arg_numbers[name], spelled
+        else:
+            yield form.arg_numbers[name], value
+
+
+def _group_key(event: Any) -> tuple[object, ...]:
+    """Return what makes a lane, or the counters of one name and process.
+
+    A float is keyed apart from the integer that it equals: 3.0 and 3 are different processes.
+    """
+    pid = (event.pid,) if type(event.pid) is float else event.pid
+    if isinstance(event, Counter):
+        return *(event.args or ()), pid, event.name
+    return pid, (event.tid,) if type(event.tid) is float else event.tid
+
+
+class _Numbered:
+    """Values by code while columns are made; equal strings and numbers share one."""
+
+    def __init__(self) -> None:
+        self._codes: Interner[object] = Interner()
+        self.values: list[Any] = []
+
+    def code(self, value: Any) -> int:
+        """Return the code of a value, a new one for each list or object."""
+        key: object = value
+        if isinstance(value, (list, dict)):
+            key = (type(value), len(self.values))
+        elif type(value) is not str:
+            key = (type(value), repr(value))
+        code = self._codes[key]
+        if code == len(self.values):
+            self.values.append(value)
+        return code
+
+    def codes(self, texts: Sequence[str]) -> Codes:
+        """Return the codes of strings, (n,) int32."""
+        self.values += self._codes.number(texts)
+        return self._codes.of(texts).astype(np.int32)
+
+    def arrow_id(self, written: bytes) -> int:
+        """Return a plain decimal as it is; of whatever else there is, the complement of the code.
+
+        Ids are opaque text: they exceed 2**64, and one may be used again.
+        """
+        text = written.strip(b'"').decode("utf-8", "surrogateescape")
+        is_plain = text.isascii() and text.isdecimal() and not text.startswith("0")
+        if is_plain and len(text) < 20 and int(text) <= _MOST_ID:
+            return int(text)
+        return ~self.code(text)
 
 
 class EventRows:

@@ -69,6 +69,14 @@ def values_at(
     return compute_in_chunks(values.dtype, found, rows, other)
 
 
+def last_rows(ordered: Int64, wanted: Int64) -> Rows:
+    """Return the last row of each wanted key among ascending ones, -1 for none or NO_ID."""
+    at = np.searchsorted(ordered, wanted, side="right") - 1
+    known = (at >= 0) & (wanted != NO_ID)
+    known[known] = ordered[at[known]] == wanted[known]
+    return np.where(known, at, -1)
+
+
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
     """All pairs (row of left, row of right) with equal keys, by left row, then right row."""
     order = sort_rows(right)

@@ -1,24 +1,35 @@
-"""Events of a Chrome-trace JSON file of any size, a block at a time."""
+"""Events of Chrome-trace JSON files of any size: read in blocks, held until they are columns."""
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Sized
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import BinaryIO, Generic, TypeVar
+from typing import Any, BinaryIO
 
 import msgspec
 import numpy as np
 
+from timeline.columns.columns import Int64
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
+from timeline.sources.common.decimals import interval_ns
 from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.event_columns import (
+    COMPLETE,
+    EventColumns,
+    JsonValues,
+    columns_of_decoded,
+)
 from timeline.sources.decoders.json_values import end_of_value, leading_values, mend_json
 from timeline.sources.decoders.trace_events import (
+    Counter,
     EventDecoder,
-    EventT,
+    EventFormat,
+    Ignored,
     Metadata,
     Other,
     Piece,
@@ -27,6 +38,11 @@ from timeline.sources.decoders.trace_events import (
     phase_of,
 )
 from timeline.sources.files.opened import UTF8_MARK, open_profile_file, read_behind
+
+try:
+    from timeline.sources.decoders._scanner import Scanner as Scanner
+except ImportError:
+    Scanner = None  # type: ignore[assignment, misc]
 
 BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""
@@ -39,27 +55,51 @@ _EVENTS = b"traceEvents"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
-_METADATA_PHASE = b'"M"'
-_OPEN, _CLOSE = b"{}"
 MOST_METADATA_BYTES = 512
 MOST_BRACES = 3
 """Braces on either side of the phase that may be those of the event."""
+HELD_EVENTS = 1 << 15
+"""Events that are held as objects before they become columns."""
+COLUMNS_PER_OBJECT = 4
+"""Events in columns that take as much memory as one object."""
+LEAST_PER_BLOCK = 2048
+"""Events that a block of objects counts for at least: each keeps the text of its block alive.
+
+Blocks differ in their number of events: call stacks and shapes take thousands of bytes.
+"""
 
 
-ScannedT = TypeVar("ScannedT", bound=Sized)
-Scan = Callable[[bytes], tuple[ScannedT, int] | None]
+@dataclass(frozen=True)
+class ScannedEvents:
+    """Counts and metadata of the events of one text, which the scanner holds.
+
+    others: events of a phase that is not drawn. unread: counter events that were not asked for.
+    """
+
+    held: int
+    metadata: list[Metadata]
+    others: int
+    unread: int
+
+    def __len__(self) -> int:
+        return self.held + len(self.metadata) + self.others + self.unread
+
+
+Events = Any
+"""A list of decoded events, or the ScannedEvents that were read instead."""
+Scan = Callable[[bytes], tuple[ScannedEvents, int] | None]
 
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
 
 
 def read_events(
-    decoder: EventDecoder[EventT],
+    decoder: EventDecoder,
     path: Path,
     block_bytes: int = BLOCK_BYTES,
     damage: LossLog | None = None,
     *,
-    scan: Scan[ScannedT] | None = None,
-) -> Iterator[list[EventT | Other] | ScannedT]:
+    scan: Scan = lambda _: None,
+) -> Iterator[Events]:
     """Read the events of a file, which is an array or an object with `traceEvents`.
 
     The file is cut between events and the decoder proves each cut: a piece that does not decode
@@ -81,84 +121,185 @@ def read_events(
     """
     damage = LossLog(path) if damage is None else damage
     with open_profile_file(path) as file:
-        yield from _Blocks(decoder, path, damage, scan or _nothing).read(file, block_bytes)
+        yield from _Blocks(decoder, path, damage, scan).read(file, block_bytes)
 
 
-def _nothing(text: bytes) -> None:
-    """Leave all events to the decoder."""
+class EventBatch:
+    """Events of some files of one format that were read and not used yet.
+
+    The compiled scanner numbers the distinct values of what it reads, and holds it; the decoder
+    reads the rest, or everything in an installation without the scanner.
+    """
+
+    def __init__(self, events: EventFormat, strings: StringPool, *, counters: bool) -> None:
+        """Begin empty; counters: whether counter events are asked for."""
+        self._format, self._strings, self._with_counters = events, strings, counters
+        self._decoded: list[Any] = []
+        self._runs: list[EventColumns] = []
+        self._size = 0
+        """Events that are held, in objects: columns take less memory."""
+        self.others = 0
+        """Events of a phase that is not drawn, of all that were read."""
+        self.unread = 0
+        """Counter events that were not asked for, of those that were scanned."""
+        self._begin_scanning()
+
+    def _begin_scanning(self) -> None:
+        self._values, self._has_undecoded = JsonValues(self._strings), False
+        self._odd_times: list[tuple[int, bytes, bytes]] = []
+        self._has_scanned = False
+        self._scanner = None
+        if Scanner is not None:
+            events = self._format
+            self._scanner = Scanner(
+                events.keys,
+                events.first_loose,
+                events.first_raw,
+                self._with_counters,
+                events.has_instants,
+                events.has_whole_args,
+            )
+
+    def read(self, path: Path, damage: LossLog | None = None) -> Iterator[list[Metadata]]:
+        """Read a file, and return the metadata of each block once its other events are held.
+
+        Raises:
+            SourceError: as `read_events`.
+        """
+        for events in read_events(self._format.decoder, path, BLOCK_BYTES, damage, scan=self.scan):
+            if isinstance(events, ScannedEvents):
+                self.others += events.others
+                self.unread += events.unread
+                self._size += -(-len(events) // COLUMNS_PER_OBJECT)
+                self._has_scanned = True
+                yield events.metadata
+            else:
+                self._size += max(len(events), LEAST_PER_BLOCK)
+                yield self._add_decoded(events)
+
+    def is_full(self, times: int = 1) -> bool:
+        """Return whether so many events are held that they should be taken.
+
+        times: as many times more may be held.
+        """
+        return self._size > HELD_EVENTS * times
+
+    def scan(self, text: bytes) -> tuple[ScannedEvents, int] | None:
+        """Read whole events up to the last, or one that only the decoder can read, and their bytes.
+
+        None if that is the first, or from the first value on that cannot be decoded, because the
+        same value may come again. Times that are not plain decimals are read when events are taken.
+        """
+        if not self._scanner or self._has_undecoded:
+            return None
+        scanned = self._scanner.scan(text)
+        used, texts, groups, held, metadata, odd_times, others, unread = scanned
+        self._has_undecoded = not self._values.add_texts(texts, groups)
+        if not used:
+            return None
+        try:
+            named = [_decode_metadata(event) for event in metadata]
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            named = None
+        if named is None or self._has_undecoded:
+            self._scanner.undo()
+            return None
+        self._odd_times += odd_times
+        return ScannedEvents(held, named, others, unread), used
+
+    def _add_decoded(self, events: Sequence[Any]) -> list[Metadata]:
+        """Keep decoded events, together with those that were read just before."""
+        if self._has_scanned:
+            self._end_runs()
+        metadata = []
+        for event in events:
+            if isinstance(event, Metadata):
+                metadata.append(event)
+            elif isinstance(event, Other):
+                self.others += 1
+            elif not isinstance(event, Ignored if self._with_counters else (Ignored, Counter)):
+                self._decoded.append(event)
+        return metadata
+
+    def _end_runs(self) -> None:
+        """Make columns of the decoded events, and of what was scanned behind them."""
+        if self._decoded:
+            self._runs.append(columns_of_decoded(self._decoded, self._format, self._strings))
+            self._decoded = []
+        if self._scanner and (scanned := self._take_scanned()):
+            self._runs.append(scanned)
+        self._has_scanned = False
+
+    def _take_scanned(self) -> EventColumns:
+        assert self._scanner is not None
+        events = EventColumns.of_scanned(
+            self._scanner.take(), self._values, self._format.arg_numbers
+        )
+        odd, self._odd_times = self._odd_times, []
+        if not odd:
+            return events
+        rows: Int64 = np.array([row for row, _, _ in odd])
+        start_ns, end_ns = interval_ns([ts for _, ts, _ in odd], [dur for _, _, dur in odd])
+        is_interval = events.phase[rows] == COMPLETE
+        every_start_ns, every_end_ns = events.start_ns.copy(), events.end_ns.copy()
+        every_start_ns[rows], every_end_ns[rows[is_interval]] = start_ns, end_ns[is_interval]
+        return replace(events, start_ns=every_start_ns, end_ns=every_end_ns)
+
+    def take(self) -> list[EventColumns]:
+        """Return the events that are held, parts in file order, and let go of them."""
+        self._end_runs()
+        parts, self._runs, self._size = self._runs, [], 0
+        if self._format.has_whole_args:
+            # They may differ from event to event, and the scanner keeps what it has seen.
+            self._begin_scanning()
+        return parts
 
 
-def look_for_metadata(path: Path, text: bytes = b"") -> Iterator[list[Metadata]]:
-    """Metadata events of a file, block by block, found by their phase without decoding the rest.
+def look_for_metadata(path: Path, text: bytes = b'"M"') -> Iterator[list[Metadata]]:
+    """Return metadata events of a file, block by block, found by a text without decoding the rest.
 
-    One that is laid out in an unusual way may be missed.
+    One that is laid out in an unusual way may be missed; an event at the edge of a block is found
+    with the next one.
 
-    text: what the events hold that are wanted, which is faster to find; empty for all.
+    text: what the events hold that are wanted; for all it is their phase.
 
     Raises:
         SourceError: the file cannot be read.
     """
+    pattern = re.compile(re.escape(text))
     with open_profile_file(path) as file:
-        yield from _metadata_in(file, text)
+        held, begin, ended = b"", 0, False
+        while not ended:
+            longer = read_behind(file, held, BLOCK_BYTES)
+            ended = len(longer) == len(held)
+            held = longer
+            stop = len(held) - (0 if ended else MOST_METADATA_BYTES)
+            matches = pattern.finditer(held, begin, max(begin, stop + len(text) - 1))
+            events = [_metadata_around(held, match.start()) for match in matches]
+            yield [event for event in events if event is not None]
+            begin = max(begin, stop)
+            kept = max(0, begin - MOST_METADATA_BYTES)
+            held, begin = held[kept:], begin - kept
 
 
-def _metadata_in(file: BinaryIO, text: bytes) -> Iterator[list[Metadata]]:
-    """Search block by block; an event at the edge of a block is found with the next one."""
-    held, begin = b"", 0
-    while True:
-        longer = read_behind(file, held, BLOCK_BYTES)
-        ended = len(longer) == len(held)
-        held = longer
-        stop = len(held) - (0 if ended else MOST_METADATA_BYTES)
-        found = []
-        for at in _places_of(text, held, begin, stop) if text else _phases_in(held, begin, stop):
-            first = max(0, at - MOST_METADATA_BYTES)
-            event = _metadata_around(held[first : at + MOST_METADATA_BYTES], at - first)
-            if event is not None:
-                found.append(event)
-        yield found
-        if ended:
-            return
-        begin = max(begin, stop)
-        kept = max(0, begin - MOST_METADATA_BYTES)
-        held, begin = held[kept:], begin - kept
-
-
-def _places_of(text: bytes, held: bytes, begin: int, stop: int) -> Iterator[int]:
-    """Return where a text begins, from one place up to another."""
-    at = held.find(text, begin, stop + len(text) - 1)
-    while at >= 0:
-        yield at
-        at = held.find(text, at + 1, stop + len(text) - 1)
-
-
-def _phases_in(text: bytes, begin: int, stop: int) -> list[int]:
-    """Return where the phase of metadata begins; compares many bytes at once, unlike find()."""
-    characters = np.frombuffer(text, np.uint8)[begin : stop + len(_METADATA_PHASE) - 1]
-    open_quote, letter, close_quote = _METADATA_PHASE
-    at = np.flatnonzero(characters[1:-1] == letter)
-    at = at[(characters[at] == open_quote) & (characters[at + 2] == close_quote)]
-    places: list[int] = (at + begin).tolist()
-    return places
-
-
-def _metadata_around(text: bytes, at: int) -> Metadata | None:
-    """Return the metadata event whose phase is at a place of the text."""
-    begins = [place for place in range(at, -1, -1) if text[place] == _OPEN]
-    ends = [place + 1 for place in range(at, len(text)) if text[place] == _CLOSE]
-    for begin, end in product(begins[:MOST_BRACES], ends[:MOST_BRACES]):
+def _metadata_around(held: bytes, at: int) -> Metadata | None:
+    """Return the metadata event around a place of a text."""
+    first = max(0, at - MOST_METADATA_BYTES)
+    before, behind = held[first : at + 1], held[at : at + MOST_METADATA_BYTES]
+    begins = [match.start() for match in re.finditer(rb"\{", before)][: -MOST_BRACES - 1 : -1]
+    ends = [match.end() for match in re.finditer(rb"\}", behind)][:MOST_BRACES]
+    for begin, end in product(begins, ends):
+        event = held[first + begin : at + end]
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            if phase_of(text[begin:end]) == Metadata.__struct_config__.tag:
-                return _decode_metadata(text[begin:end])
+            if phase_of(event) == Metadata.__struct_config__.tag:
+                return _decode_metadata(event)
     return None
 
 
-class _Blocks(Generic[EventT, ScannedT]):
+class _Blocks:
     """One file while it is read."""
 
-    def __init__(
-        self, decoder: EventDecoder[EventT], path: Path, damage: LossLog, scan: Scan[ScannedT]
-    ) -> None:
+    def __init__(self, decoder: EventDecoder, path: Path, damage: LossLog, scan: Scan) -> None:
         self._decoder, self._path, self._damage, self._scan = decoder, path, damage, scan
         self._offset = 0
         """Of the text at hand, in the file."""
@@ -168,7 +309,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         self._events = 0
         self._first_fault: tuple[int, str] | None = None
 
-    def read(self, file: BinaryIO, block_bytes: int) -> Iterator[list[EventT | Other] | ScannedT]:
+    def read(self, file: BinaryIO, block_bytes: int) -> Iterator[Events]:
         opening, held = self._open(file, block_bytes)
         wanted = block_bytes
         while (longer := self._longer(file, held, wanted)) is not None:
@@ -205,7 +346,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         if not self._events and self._first_fault is not None:
             raise self._unreadable(*self._first_fault)
 
-    def _whole(self, held: bytes) -> tuple[tuple[ScannedT, int] | None, Piece[EventT] | None]:
+    def _whole(self, held: bytes) -> tuple[tuple[ScannedEvents, int] | None, Piece | None]:
         """Whole events at the start of a text, as the scanner reads them, or else the decoder."""
         scanned = self._scan(held)
         return scanned, self._before(held, len(held), MOST_CUTS_TRIED) if scanned is None else None
@@ -248,7 +389,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         self._offset += used
         return held[used:]
 
-    def _before(self, held: bytes, stop: int, tries: int) -> Piece[EventT] | None:
+    def _before(self, held: bytes, stop: int, tries: int) -> Piece | None:
         """Return the whole events before a place, as many as the decoder accepts."""
         for _, (end, behind) in zip(range(tries), _cuts(held, stop), strict=False):
             piece = self._decoder.whole_events(memoryview(held)[:end])
@@ -274,7 +415,7 @@ class _Blocks(Generic[EventT, ScannedT]):
         )
         return held[:end]
 
-    def _rest(self, opening: bytes, held: bytes) -> Iterator[list[EventT | Other]]:
+    def _rest(self, opening: bytes, held: bytes) -> Iterator[list[Any]]:
         """Return what is left when all of the file is at hand."""
         while True:
             piece = self._decoder.whole_file(opening, held)
@@ -313,7 +454,7 @@ class _Blocks(Generic[EventT, ScannedT]):
                 return
             held = self._behind(held, used)
 
-    def _before_or_at(self, held: bytes, stop: int) -> Piece[EventT]:
+    def _before_or_at(self, held: bytes, stop: int) -> Piece:
         """Return the whole events before a place, or all up to the last brace before it.
 
         Between two events anything may be missing.
@@ -332,7 +473,7 @@ class _Blocks(Generic[EventT, ScannedT]):
             return _OBJECT, match.end()
         raise self._unreadable(len(held), "it ends before its events")
 
-    def _accepted(self, piece: Piece[EventT]) -> list[EventT | Other]:
+    def _accepted(self, piece: Piece) -> list[Any]:
         for what, at in piece.faults:
             self._note(what, at)
         self._events += len(piece.events)

@@ -6,8 +6,9 @@ import contextlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from types import GenericAlias
-from typing import Any, Generic, TypeVar, get_args
+from typing import Any, get_args
 
 import msgspec
 
@@ -99,14 +100,11 @@ _SURROGATES = re.compile(
 """The backslashes before a surrogate, which are escaped, and both of a pair, or one alone."""
 
 
-EventT = TypeVar("EventT")
-
-
 @dataclass(frozen=True)
-class Piece(Generic[EventT]):
+class Piece:
     """Events, what is wrong with some (and at which byte), and where the next one starts."""
 
-    events: list[EventT | Other]
+    events: list[Any]
     faults: list[tuple[str, int]]
     behind: int
 
@@ -127,7 +125,7 @@ _part_whole = msgspec.json.Decoder(_WholeUndecoded).decode
 _part_event = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
-class EventDecoder(Generic[EventT]):
+class EventDecoder:
     """Decodes the events of one family of files.
 
     kinds: a union of types that are distinguished by phase.
@@ -136,25 +134,25 @@ class EventDecoder(Generic[EventT]):
     def __init__(self, kinds: Any) -> None:
         events = GenericAlias(list, (kinds,))
         whole = msgspec.defstruct("Whole", [("traceEvents", events, [])], gc=False)
-        self._one: Callable[[bytes], EventT | Other] = msgspec.json.Decoder(kinds).decode
-        self._list: Callable[[bytes], list[EventT | Other]] = msgspec.json.Decoder(events).decode
+        self._one: Callable[[bytes], Any] = msgspec.json.Decoder(kinds).decode
+        self._list: Callable[[bytes], list[Any]] = msgspec.json.Decoder(events).decode
         self._whole: Callable[[bytes], Any] = msgspec.json.Decoder(whole).decode
         self._phases = frozenset(
             kind.__struct_config__.tag for kind in get_args(kinds) if kind is not Other
         )
 
-    def whole_events(self, text: bytes | memoryview) -> Piece[EventT] | None:
+    def whole_events(self, text: bytes | memoryview) -> Piece | None:
         """Return the events of a piece that was cut between two events; None if it was not."""
         return self._decoded(b"".join((b"[", text, b"]")), 1)
 
-    def whole_file(self, opening: bytes, text: bytes) -> Piece[EventT] | None:
+    def whole_file(self, opening: bytes, text: bytes) -> Piece | None:
         """Return the events from somewhere in a file to its end; None if it is not valid.
 
         opening: what the file opens with, empty where the text has it.
         """
         return self._decoded(opening + text, len(opening))
 
-    def _decoded(self, text: bytes, begin: int) -> Piece[EventT] | None:
+    def _decoded(self, text: bytes, begin: int) -> Piece | None:
         is_list = text.startswith(b"[")
         try:
             events = self._list(text) if is_list else self._whole(text).traceEvents
@@ -173,12 +171,12 @@ class EventDecoder(Generic[EventT]):
 
     def _one_by_one(
         self, parts: Sequence[msgspec.Raw], text: bytes, begin: int, written: bytes | None = None
-    ) -> Piece[EventT]:
+    ) -> Piece:
         """Decode events of which at least one is of no known phase, or of a wrong shape.
 
         written: the text as the file has it, where that is another one.
         """
-        events: list[EventT | Other] = []
+        events: list[Any] = []
         faults: list[tuple[str, int]] = []
         at = begin
         for part in parts:
@@ -194,7 +192,7 @@ class EventDecoder(Generic[EventT]):
             at += len(event_text)
         return Piece(events, faults, len(text))
 
-    def _as_far_as_possible(self, text: bytes) -> tuple[EventT | Other | None, str]:
+    def _as_far_as_possible(self, text: bytes) -> tuple[Any, str]:
         """Return an event, and what is wrong with it if anything is."""
         try:
             return self._one(text), ""
@@ -315,7 +313,7 @@ WHOLE_ARGS = "args"
 _INSTANT = "i"
 
 
-class EventFormat(Generic[EventT]):
+class EventFormat:
     """One format of trace events, for the decoder and for the compiled scanner.
 
     Args:
@@ -326,7 +324,8 @@ class EventFormat(Generic[EventT]):
     """
 
     def __init__(self, kinds: Any, args: Sequence[type[msgspec.Struct]] = ()) -> None:
-        self.decoder: EventDecoder[EventT] = EventDecoder(kinds)
+        self.kinds = kinds
+        self.decoder: EventDecoder = EventDecoder(kinds)
         fields = [field for struct in args for field in msgspec.structs.fields(struct)]
         strict = [field for field in fields if field.type not in (Any, msgspec.Raw)]
         loose = [field for field in fields if field.type is Any]
@@ -342,3 +341,33 @@ class EventFormat(Generic[EventT]):
         self.has_instants = any(
             kind.__struct_config__.tag == _INSTANT for kind in get_args(kinds) if kind is not Other
         )
+
+
+@cache
+def make_format(
+    args: type[msgspec.Struct],
+    other_kinds: Any,
+    other_args: tuple[type[msgspec.Struct], ...] = (),
+    left_out: frozenset[str] = frozenset(),
+) -> EventFormat:
+    """Return the format of intervals whose args are of a type, some of them skipped unread.
+
+    other_kinds: the types of other phases. other_args: those of the args of instants among them.
+    """
+    fields = [field for field in msgspec.structs.fields(args) if field.name not in left_out]
+    read: Any = msgspec.defstruct(
+        args.__name__,
+        [(field.name, field.type, field.default) for field in fields],
+        rename={field.name: field.encode_name for field in fields},
+        gc=False,
+        frozen=True,
+    )
+    interval: Any = msgspec.defstruct(
+        "Interval",
+        [("args", read | None, None)],
+        bases=(Complete,),
+        gc=False,
+        tag_field="ph",
+        tag="X",
+    )
+    return EventFormat(interval | other_kinds, (read, *other_args))

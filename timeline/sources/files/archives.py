@@ -141,42 +141,33 @@ def _read_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
         for info in zipped.infolist():
             if not info.filename:
                 raise zipfile.BadZipFile("a member has no name")
+            kind = stat.S_IFMT(info.external_attr >> 16)  # which archives made on Unix keep
             yield Member(
                 archive,
                 info.filename,
-                not info.is_dir() and _kind_in_zip(info) in (0, stat.S_IFREG),
-                info.is_dir() or _kind_in_zip(info) == stat.S_IFDIR,
+                not info.is_dir() and kind in (0, stat.S_IFREG),
+                info.is_dir() or kind == stat.S_IFDIR,
                 info.file_size,
                 file,
-                _opener(zipped, info, archive),
+                partial(_open_in_zip, zipped, info, archive),
             )
 
 
-def _opener(
-    zipped: zipfile.ZipFile, info: zipfile.ZipInfo, archive: Path
-) -> Callable[[], IO[bytes]]:
-    def content() -> IO[bytes]:
-        if info.flag_bits & _ENCRYPTED:
-            raise SourceError(
-                archive,
-                f"member {info.filename!r} is encrypted.",
-                do="Unpack it with its password and pass the directory.",
-            )
-        if info.compress_type not in _METHODS:
-            raise SourceError(
-                archive,
-                f"member {info.filename!r} is packed by method {info.compress_type} of zip, which "
-                "is not known here.",
-                do="Unpack it yourself and pass the directory.",
-            )
-        return zipped.open(info)
-
-    return content
-
-
-def _kind_in_zip(info: zipfile.ZipInfo) -> int:
-    """Return the kind by the mode of the file, which archives made on Unix keep."""
-    return stat.S_IFMT(info.external_attr >> 16)
+def _open_in_zip(zipped: zipfile.ZipFile, info: zipfile.ZipInfo, archive: Path) -> IO[bytes]:
+    if info.flag_bits & _ENCRYPTED:
+        raise SourceError(
+            archive,
+            f"member {info.filename!r} is encrypted.",
+            do="Unpack it with its password and pass the directory.",
+        )
+    if info.compress_type not in _METHODS:
+        raise SourceError(
+            archive,
+            f"member {info.filename!r} is packed by method {info.compress_type} of zip, which "
+            "is not known here.",
+            do="Unpack it yourself and pass the directory.",
+        )
+    return zipped.open(info)
 
 
 # -- tar -------------------------------------------------------------------------------------------

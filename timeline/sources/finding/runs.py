@@ -26,12 +26,8 @@ from timeline.sources.source import ReadRequest
 
 def named_time(claim: Claim) -> Extent:
     """Return the time in the name of a capture, in the time zone of whoever named it."""
-    if not claim.taken:
-        return NO_EXTENT
     try:
-        day = (int(claim.taken[:4]), int(claim.taken[4:6]), int(claim.taken[6:8]))
-        time = (int(claim.taken[8:10]), int(claim.taken[10:12]), int(claim.taken[12:14]))
-        moment = datetime(*day, *time, tzinfo=timezone.utc)
+        moment = datetime.strptime(f"{claim.taken[:14]}+0000", "%Y%m%d%H%M%S%z")
     except ValueError:
         return NO_EXTENT
     return int(moment.timestamp()) * 10**9 + int(claim.taken[14:]) * 10**6, None

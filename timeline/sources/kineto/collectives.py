@@ -27,14 +27,9 @@ from timeline.records.task_kinds import (
 from timeline.sources.common.identity import ProcessGroup, members_of, ranks_in
 from timeline.sources.decoders.event_columns import EventRows
 from timeline.sources.decoders.exported_values import Value, number, text
-from timeline.sources.kineto.launches import innermost_open_at
-from timeline.sources.kineto.tables import (
-    COLLECTIVES,
-    NOT_LAUNCHED,
-    RuntimeCalls,
-    ThreadIntervals,
-    tell_of_collectives,
-)
+from timeline.sources.decoders.joins import values_at
+from timeline.sources.kineto.launches import RuntimeCalls, ThreadIntervals
+from timeline.sources.kineto.tables import COLLECTIVES, tell_of_collectives
 
 _MOST_CACHED = 1 << 14
 
@@ -218,22 +213,16 @@ class Announcements(ThreadIntervals):
             events.spans() | events.lanes() | {"op": ops.astype(np.int32), "described": described},
         )
 
-    def around(self, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Int64]:
+    def of_calls(self, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Int64]:
         """Return what is said of what each call launched: the op, and the row of its description.
 
         Nothing is said of graphs, whose ops were announced when they were captured.
         """
-        op = np.full(len(call), NO_NAME, np.int32)
-        described = np.full(len(call), NO_ID, np.int64)
-        asked = np.flatnonzero(call != NOT_LAUNCHED)
-        asked = asked[~calls.graph[call[asked]]]
-        saying = self.take(self.op != NO_NAME)
-        row = innermost_open_at(saying, calls.take(call[asked]))
-        op[asked[row >= 0]] = saying.op[row[row >= 0]]
-        saying = self.take(self.described != NO_ID)
-        row = innermost_open_at(saying, calls.take(call[asked]))
-        described[asked[row >= 0]] = saying.described[row[row >= 0]]
-        return op, described
+        naming, describing = self.take(self.op != NO_NAME), self.take(self.described != NO_ID)
+        return (
+            values_at(naming.op, naming.around(call, calls), NO_NAME),
+            values_at(describing.described, describing.around(call, calls), NO_ID),
+        )
 
 
 def _label(group: Value, description: Value) -> str:

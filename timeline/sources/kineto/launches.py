@@ -2,19 +2,118 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct_pairs
+from timeline.columns.constant import constant
+from timeline.columns.distinct import distinct_pairs, rows_by_value
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.not_given import NO_ID
-from timeline.records.tables import Flows, HostEvents, Tasks
-from timeline.sources.common.flow_events import gradient_arrows
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import FlowEnd, Flows, HostEvents, Spans, Tasks
+from timeline.sources.common.flow_events import build_arrows, gradient_arrows
 from timeline.sources.decoders.event_columns import ARROW_START, EventColumns, EventRows
-from timeline.sources.kineto.tables import NOT_LAUNCHED, RuntimeCalls, ThreadIntervals, correlations
+from timeline.sources.decoders.joins import Lookup, last_rows, values_at
+from timeline.sources.kineto.tables import correlations, external_ids
+
+NOT_LAUNCHED = -1
+"""The call of what no call of the trace launched."""
+_GRAPH_LAUNCH = re.compile(r"graphlaunch", re.I)
+"""cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
+_LAUNCH = re.compile(r"launch(?!.*host)", re.I)
+"""Calls that launch kernels or graphs; cudaLaunchHostFunc runs on the host."""
+_COPY = re.compile(r"mem(?:cpy|set)", re.I)
+
+
+class ThreadIntervals(Spans):
+    """Intervals on threads of the host."""
+
+    process: Int64 = column(np.int64)
+    thread: Int64 = column(np.int64)
+
+    def around(self, call: Rows, calls: RuntimeCalls) -> Rows:
+        """Return the innermost interval around each call, -1 for none.
+
+        A call that launches a graph has none: what ran around the capture of the graph is not in
+        the trace. An interval is looked for in the middle of the call, because the clocks of both
+        differ by microseconds, to which some versions round as well.
+
+        call: (n,) rows of the calls, NOT_LAUNCHED for none.
+        """
+        found = np.full(len(call), -1, np.intp)
+        asked = np.flatnonzero(call != NOT_LAUNCHED)
+        asked = asked[~calls.graph[call[asked]]]
+        of_calls = calls.take(call[asked])
+        _, lane = distinct_pairs(
+            np.concatenate([self.process, of_calls.process]),
+            np.concatenate([self.thread, of_calls.thread]),
+        )
+        lane_of, lane_asked = lane[: len(self)], lane[len(self) :]
+        order = np.argsort(lane_of, kind="stable")
+        lane_of = lane_of[order]
+        middle_ns = of_calls.start_ns + (of_calls.end_ns - of_calls.start_ns) // 2
+        for number, of_lane in rows_by_value(lane_asked):
+            rows = order[slice(*np.searchsorted(lane_of, [number, number + 1]))]
+            at = latest_open(self.start_ns[rows], self.end_ns[rows], middle_ns[of_lane])
+            inside = at >= 0
+            found[asked[of_lane[inside]]] = rows[at[inside]]
+        return found
+
+
+class RuntimeCalls(ThreadIntervals):
+    """Calls of the runtime: their correlation, and their row in the host table.
+
+    The row has no meaning where the host table was not read. external: the External id, by which
+    some versions for ROCm name the call of a kernel. graph: whether the call launches a graph,
+    which was captured before; launches: kernels, alone or in a graph; copies: a copy or a fill.
+    """
+
+    connection: Int64 = column(np.int64)
+    row: Int64 = column(np.int64)
+    external: Int64 = column(np.int64)
+    graph: Bool = column(np.bool_)
+    launches: Bool = column(np.bool_)
+    copies: Bool = column(np.bool_)
+
+    @classmethod
+    def among(cls, events: EventRows, host: HostEvents, first_row: int) -> RuntimeCalls:
+        """Those that are a part of the host table, which starts at a row."""
+        return cls(
+            host.start_ns,
+            host.end_ns,
+            host.process,
+            host.thread,
+            host.connection,
+            first_row + np.arange(len(host)),
+            external_ids(events),
+            events.by_name(np.bool_, _GRAPH_LAUNCH.search),
+            events.by_name(np.bool_, _LAUNCH.search),
+            events.by_name(np.bool_, _COPY.search),
+        )
+
+    def in_order(self) -> RuntimeCalls:
+        """Return the calls by correlation, then start, as the other methods need them."""
+        return self.take(np.lexsort((self.start_ns, self.connection)))
+
+    def launching(self, connection: Int64) -> Rows:
+        """Return the latest call of each correlation: of a call inside another, the inner one."""
+        return last_rows(self.connection, connection)
+
+    def moments_ns(self, call: Rows) -> Int64:
+        """Return when each call began, NO_TIME where there is none."""
+        if not len(self):
+            return constant(NO_TIME, len(call), np.int64)
+        return np.where(call != NOT_LAUNCHED, self.start_ns[call], NO_TIME)
+
+    def arrows(self, task_call: Rows, category: str, strings: StringPool) -> Flows:
+        """Arrows from calls on the host to tasks, given the call of each task."""
+        launched = np.flatnonzero(task_call != NOT_LAUNCHED)
+        source = self.row[task_call[launched]]
+        return build_arrows(strings, category, FlowEnd.TASK, source, launched)
+
 
 _OPERATOR_CATEGORIES = frozenset({"cpu_op", "operator"})
 _NEVER_LAUNCHING = frozenset(
@@ -67,28 +166,12 @@ class Operators(ThreadIntervals):
             call: (n,) the call that launched it, NOT_LAUNCHED for none.
             calls: all calls.
         """
-        row = self._numbered(external)
-        launched = call != NOT_LAUNCHED
-        alone = launched.copy()
-        alone[launched] = ~calls.graph[call[launched]]
-        row[launched & ~alone] = -1
-        asked = np.flatnonzero((row < 0) & alone)
-        row[asked] = innermost_open_at(self, calls.take(call[asked]))
-        found = np.full(len(row), NO_NAME, np.int32)
-        found[row >= 0] = self.name[row[row >= 0]]
-        return found
-
-    def _numbered(self, external: Int64) -> Rows:
-        """Return the operator of each id, -1 for none; of several with one id the first."""
-        found = np.full(len(external), -1, np.intp)
-        if not len(self) or not (external != NO_ID).any():
-            return found
-        order = np.argsort(self.number, kind="stable")
-        at = np.searchsorted(self.number, external, sorter=order)
-        rows = order[np.minimum(at, len(order) - 1)]
-        known = (external != NO_ID) & (self.number[rows] == external)
-        found[known] = rows[known]
-        return found
+        row = Lookup({"number": self.number}, "number").find(external).copy()
+        launched = np.flatnonzero(call != NOT_LAUNCHED)
+        row[launched[calls.graph[call[launched]]]] = -1
+        unnamed = np.flatnonzero(row < 0)
+        row[unnamed] = self.around(call[unnamed], calls)
+        return values_at(self.name, row, NO_NAME)
 
 
 class Numbered(ColumnTable):
@@ -110,30 +193,6 @@ class Numbered(ColumnTable):
         """Arrows from forward operators to those that work out their gradients."""
         start_ns = host.start_ns[self.row]
         return gradient_arrows(strings, self.row, start_ns, self.number, self.forward_thread)
-
-
-def innermost_open_at(intervals: ThreadIntervals, calls: RuntimeCalls) -> Rows:
-    """Return the innermost interval that is open on the thread of each call, -1 for none.
-
-    It is looked for in the middle of the call, because the clocks of both differ by
-    microseconds, to which some versions round as well.
-    """
-    found = np.full(len(calls), -1, np.intp)
-    _, lane = distinct_pairs(
-        np.concatenate([intervals.process, calls.process]),
-        np.concatenate([intervals.thread, calls.thread]),
-    )
-    lane_of, asked = lane[: len(intervals)], lane[len(intervals) :]
-    order, of_asked = np.argsort(lane_of, kind="stable"), np.argsort(asked, kind="stable")
-    lane_of, asked = lane_of[order], asked[of_asked]
-    middle_ns = calls.start_ns + (calls.end_ns - calls.start_ns) // 2
-    for number in np.unique(asked).tolist():
-        rows = order[slice(*np.searchsorted(lane_of, [number, number + 1]))]
-        moments = of_asked[slice(*np.searchsorted(asked, [number, number + 1]))]
-        at = latest_open(intervals.start_ns[rows], intervals.end_ns[rows], middle_ns[moments])
-        inside = at >= 0
-        found[moments[inside]] = rows[at[inside]]
-    return found
 
 
 _HIGHEST = 1 << 62

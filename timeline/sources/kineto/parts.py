@@ -17,12 +17,11 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 from timeline.sources.capture import Part
 from timeline.sources.common.identity import is_rank
-from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, EventRows
 from timeline.sources.decoders.exported_values import text
-from timeline.sources.decoders.json_events import read_events
+from timeline.sources.decoders.json_events import EventBatch
 from timeline.sources.kineto.header import read_header
-from timeline.sources.kineto.tables import KINETO, KinetoTable, device_ids, tables_of
+from timeline.sources.kineto.tables import KinetoTable, device_ids, kineto_format, tables_of
 
 _BRACKETED = re.compile(r"\[([^\]]+)\]\s*(.*)")
 """How SGLang's merger calls the processes of a rank: [TP00-DP01] 1234."""
@@ -190,13 +189,13 @@ def _step_of_pids(processes: Sequence[_Process]) -> int:
 
 def _read_processes(path: Path) -> list[_Process]:
     """Return the processes of a trace in the order in which they come."""
-    processes, held = _Processes(), EventBatch(KINETO, StringPool(), counters=False)
-    for events in read_events(KINETO.decoder, path, scan=held.scan):
-        for event in held.add(events):
+    processes, held = _Processes(), EventBatch(kineto_format(), StringPool(), counters=False)
+    for metadata in held.read(path):
+        for event in metadata:
             one = processes[event.pid]
             if event.name == "process_name" and event.args:
                 one.names.append(text(event.args.name))
-        if held.size > HELD_EVENTS:
+        if held.is_full():
             _add(held.take(), processes)
     _add(held.take(), processes)
     return list(processes.values())

@@ -38,7 +38,6 @@ from timeline.sources.common.counters import CounterReader, counters_at
 from timeline.sources.common.flow_events import FlowReader, LaneRows
 from timeline.sources.common.losses import LossLog
 from timeline.sources.common.trace_names import LaneNames, profiler_steps
-from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import (
     ARROWS,
     COMPLETE,
@@ -49,7 +48,7 @@ from timeline.sources.decoders.event_columns import (
     EventRows,
     LaneKey,
 )
-from timeline.sources.decoders.json_events import read_events
+from timeline.sources.decoders.json_events import EventBatch
 from timeline.sources.kineto.collectives import (
     Announcements,
     Descriptions,
@@ -60,10 +59,12 @@ from timeline.sources.kineto.collectives import (
 )
 from timeline.sources.kineto.header import KinetoHeader, read_header
 from timeline.sources.kineto.launches import (
+    NOT_LAUNCHED,
     ArrowEnds,
     Launches,
     Numbered,
     Operators,
+    RuntimeCalls,
     TaskOrigins,
     are_operators,
     find_launches,
@@ -71,18 +72,16 @@ from timeline.sources.kineto.launches import (
 from timeline.sources.kineto.tables import (
     LAUNCHING,
     MEMORY,
-    NOT_LAUNCHED,
     KinetoTable,
     MemoryChanges,
-    RuntimeCalls,
     clip_overruns,
     correlation_ids,
     device_ids,
     device_table,
     external_ids,
-    format_for,
     host_table,
     is_known_category,
+    kineto_format,
     memory_counters,
     most_reserved,
     tables_of,
@@ -100,29 +99,23 @@ _LOOSE = "arrows that could not be tied to a call and to what it launched"
 _NO_TOTALS = "memory events without totals"
 _SAME_STEPS = "steps with the number of another step"
 _OTHERS = "trace events of a kind that is not drawn"
-_CODES = {
-    _OTHERS: OmissionCode.NOT_DRAWN,
-    _ANNOTATIONS: OmissionCode.REPEATED,
-    _MARKS: OmissionCode.NOT_DRAWN,
-    _HALF: OmissionCode.ARROW_HALF,
-    _LOOSE: OmissionCode.UNPAIRED,
-    _NO_TOTALS: OmissionCode.NO_TIME,
-    _SAME_STEPS: OmissionCode.REPEATED,
+_LEFT_OUT: dict[str, tuple[OmissionCode, bool, frozenset[Layer]]] = {
+    _OTHERS: (OmissionCode.NOT_DRAWN, True, frozenset()),
+    _ANNOTATIONS: (OmissionCode.REPEATED, False, frozenset({Layer.FRAMEWORK})),
+    _MARKS: (OmissionCode.NOT_DRAWN, False, frozenset({Layer.FRAMEWORK})),
+    _HALF: (OmissionCode.ARROW_HALF, False, frozenset({Layer.ARROWS})),
+    _LOOSE: (OmissionCode.UNPAIRED, False, frozenset({Layer.ARROWS})),
+    _NO_TOTALS: (OmissionCode.NO_TIME, True, frozenset({Layer.COUNTERS})),
+    _SAME_STEPS: (OmissionCode.REPEATED, True, frozenset()),
 }
-"""Why records are left out, in the order in which it is told: events come in parts of any size."""
-_LAYERS = {
-    _ANNOTATIONS: frozenset({Layer.FRAMEWORK}),
-    _MARKS: frozenset({Layer.FRAMEWORK}),
-    **dict.fromkeys((_HALF, _LOOSE), frozenset({Layer.ARROWS})),
-    _NO_TOTALS: frozenset({Layer.COUNTERS}),
-}
-"""The layers that would draw what is left out, of what no other layer needs."""
+"""Codes of what is left out, True for losses, and the layers that would draw it, if not all do.
+
+In the order of reports: events come in parts of any size.
+"""
 _DEVICE_KINDS = (KinetoTable.KERNEL, KinetoTable.DEVICE)
 _HOST_KINDS = (KinetoTable.RUNTIME, KinetoTable.HOST)
-_ANY = frozenset[Layer]()
 _Table = TypeVar("_Table", bound=ColumnTable)
 ALL = Part("")
-_LOSSES = frozenset({_NO_TOTALS, _SAME_STEPS, _OTHERS})
 
 
 def read_kineto(
@@ -166,7 +159,7 @@ class _Reader:
         """Correlations of what ran on devices that are not read."""
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
-        self._format = format_for(wanted)
+        self._format = kineto_format(shapes=wanted.shapes)
         self._held = EventBatch(self._format, strings, counters=Layer.COUNTERS in wanted.layers)
         self._tasks = {kind: TableBuilder(Tasks) for kind in _DEVICE_KINDS}
         self._origins = {kind: TableBuilder(TaskOrigins) for kind in _DEVICE_KINDS}
@@ -184,13 +177,13 @@ class _Reader:
         self._left_out: Multiset[str] = Multiset()
 
     def read(self, path: Path, damage: LossLog) -> None:
-        for events in read_events(self._format.decoder, path, damage=damage, scan=self._held.scan):
-            for event in self._held.add(events):
+        for metadata in self._held.read(path, damage):
+            for event in metadata:
                 if self._pids is None:
                     self._names.add(event)
                 elif event.pid in self._pids:
                     self._names.add(msgspec.structs.replace(event, pid=self._pids[event.pid]))
-            if self._held.size > HELD_EVENTS:
+            if self._held.is_full():
                 self._flush()
         self._flush()
 
@@ -386,7 +379,7 @@ class _Reader:
         own: (n,) the row of what each task itself tells of its collective.
         """
         rows = find_communicating(tasks, self._strings)
-        announced, described = self._announced.build().around(task_call[rows], calls)
+        announced, described = self._announced.build().of_calls(task_call[rows], calls)
         told = self._told.build().at(np.where(own[rows] != NO_ID, own[rows], described))
         ops = build_ops(tasks.take(rows), announced, told, self._strings)
         compute = tasks.compute.copy()
@@ -419,10 +412,9 @@ class _Reader:
     def _omissions(self, rank: int) -> tuple[Omission, ...]:
         layers = self._wanted.layers
         return tuple(
-            Omission(reason, rows, rank, loss=reason in _LOSSES, code=code, layers=drawing)
-            for reason, code in _CODES.items()
-            if (rows := self._left_out[reason])
-            and (not (drawing := _LAYERS.get(reason, _ANY)) or drawing & layers)
+            Omission(reason, rows, rank, loss=loss, code=code, layers=drawing)
+            for reason, (code, loss, drawing) in _LEFT_OUT.items()
+            if (rows := self._left_out[reason]) and (not drawing or drawing & layers)
         )
 
 

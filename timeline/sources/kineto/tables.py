@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-import re
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,22 +13,21 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_pairs, rows_by_value
-from timeline.columns.strings import NO_NAME, StringPool
+from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import RUNTIME, Allocations, FlowEnd, Flows, HostEvents, Spans, Tasks
+from timeline.records.tables import RUNTIME, Allocations, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_type
 from timeline.sources.common.counters import CounterEvents
-from timeline.sources.common.flow_events import build_arrows
 from timeline.sources.decoders.event_columns import ArgValues, EventRows
 from timeline.sources.decoders.exported_values import Value, number
 from timeline.sources.decoders.trace_events import (
-    Complete,
     Counter,
     EventFormat,
     FlowFinish,
     FlowStart,
     FlowStep,
     Metadata,
+    make_format,
 )
 from timeline.sources.source import ReadRequest
 
@@ -119,6 +117,7 @@ class KinetoArgs(
         "stream_id": "streamId",
         "device_id": "deviceId",
         "correlation_id": "correlationId",
+        "input_dims": "Input Dims",
     },
 ):
     """The args of kernels, copies, calls of the runtime, operators and collectives."""
@@ -147,15 +146,10 @@ class KinetoArgs(
     device_id: Value = None
     correlation_id: Value = None
     rank: Value = None
+    input_dims: Any = None
 
 
 _EMPTY = msgspec.Raw(b"")
-
-
-class KinetoComplete(Complete, gc=False, tag_field="ph", tag="X"):
-    """An interval on a thread of the host or a stream of a device."""
-
-    args: KinetoArgs | None = None
 
 
 class MemoryArgs(
@@ -191,30 +185,13 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
     args: MemoryArgs | None = None
 
 
-KinetoEvent = KinetoComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
-
-KINETO: EventFormat[KinetoEvent] = EventFormat(KinetoEvent, (KinetoArgs, MemoryArgs))
+_OTHER_KINDS = Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
 
 
-class ShapedArgs(KinetoArgs, gc=False, frozen=True, rename={"input_dims": "Input Dims"}):
-    """The same, and the shapes of the inputs of an operator."""
-
-    input_dims: Any = None
-
-
-class ShapedComplete(Complete, gc=False, tag_field="ph", tag="X"):
-    """An interval whose shapes are read."""
-
-    args: ShapedArgs | None = None
-
-
-ShapedEvent = ShapedComplete | Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
-SHAPED: EventFormat[ShapedEvent] = EventFormat(ShapedEvent, (ShapedArgs, MemoryArgs))
-
-
-def format_for(wanted: ReadRequest) -> EventFormat[Any]:
-    """Return the format that decodes what is wanted: shapes are many strings, which few ask for."""
-    return SHAPED if wanted.shapes else KINETO
+def kineto_format(*, shapes: bool = False) -> EventFormat:
+    """Return the format of Kineto events; shapes are many strings, which few ask for."""
+    left_out = frozenset[str]() if shapes else frozenset({"input_dims"})
+    return make_format(KinetoArgs, _OTHER_KINDS, (MemoryArgs,), left_out)
 
 
 def tables_of(events: EventRows) -> Int64:
@@ -510,74 +487,3 @@ def _numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
     rows, values = events.given(arg)
     numbers, _ = values.reals()
     return rows[numbers], values[numbers]
-
-
-NOT_LAUNCHED = -1
-"""The call of what no call of the trace launched."""
-_GRAPH_LAUNCH = re.compile(r"graphlaunch", re.I)
-"""cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
-_LAUNCH = re.compile(r"launch(?!.*host)", re.I)
-"""Calls that launch kernels or graphs; cudaLaunchHostFunc runs on the host."""
-_COPY = re.compile(r"mem(?:cpy|set)", re.I)
-
-
-class ThreadIntervals(Spans):
-    """Intervals on threads of the host."""
-
-    process: Int64 = column(np.int64)
-    thread: Int64 = column(np.int64)
-
-
-class RuntimeCalls(ThreadIntervals):
-    """Calls of the runtime: their correlation, and their row in the host table.
-
-    The row has no meaning where the host table was not read. external: the External id, by which
-    some versions for ROCm name the call of a kernel. graph: whether the call launches a graph,
-    which was captured before; launches: kernels, alone or in a graph; copies: a copy or a fill.
-    """
-
-    connection: Int64 = column(np.int64)
-    row: Int64 = column(np.int64)
-    external: Int64 = column(np.int64)
-    graph: Bool = column(np.bool_)
-    launches: Bool = column(np.bool_)
-    copies: Bool = column(np.bool_)
-
-    @classmethod
-    def among(cls, events: EventRows, host: HostEvents, first_row: int) -> RuntimeCalls:
-        """Those that are a part of the host table, which starts at a row."""
-        return cls(
-            host.start_ns,
-            host.end_ns,
-            host.process,
-            host.thread,
-            host.connection,
-            first_row + np.arange(len(host)),
-            external_ids(events),
-            events.by_name(np.bool_, _GRAPH_LAUNCH.search),
-            events.by_name(np.bool_, _LAUNCH.search),
-            events.by_name(np.bool_, _COPY.search),
-        )
-
-    def in_order(self) -> RuntimeCalls:
-        """Return the calls by correlation, then start, as the other methods need them."""
-        return self.take(np.lexsort((self.start_ns, self.connection)))
-
-    def launching(self, connection: Int64) -> Rows:
-        """Return the latest call of each correlation: of a call inside another, the inner one."""
-        at = np.searchsorted(self.connection, connection, side="right") - 1
-        found = (at >= 0) & (connection != NO_ID)
-        found[found] = self.connection[at[found]] == connection[found]
-        return np.where(found, at, NOT_LAUNCHED)
-
-    def moments_ns(self, call: Rows) -> Int64:
-        """Return when each call began, NO_TIME where there is none."""
-        if not len(self):
-            return constant(NO_TIME, len(call), np.int64)
-        return np.where(call != NOT_LAUNCHED, self.start_ns[call], NO_TIME)
-
-    def arrows(self, task_call: Rows, category: str, strings: StringPool) -> Flows:
-        """Arrows from calls on the host to tasks, given the call of each task."""
-        launched = np.flatnonzero(task_call != NOT_LAUNCHED)
-        source = self.row[task_call[launched]]
-        return build_arrows(strings, category, FlowEnd.TASK, source, launched)

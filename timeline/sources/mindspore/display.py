@@ -28,9 +28,8 @@ from timeline.sources.beside.file_kinds import CPU_LAYER
 from timeline.sources.beside.framework import spell_tensors, tensors_of
 from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
-from timeline.sources.decoders.event_batch import HELD_EVENTS, EventBatch
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, EventRows
-from timeline.sources.decoders.json_events import look_for_metadata, read_events
+from timeline.sources.decoders.json_events import EventBatch, look_for_metadata
 from timeline.sources.decoders.trace_events import WHOLE_ARGS, Complete, EventFormat, Ignored, Other
 from timeline.sources.mindspore.records_builder import AI_CORE, AI_CPU
 
@@ -45,7 +44,7 @@ class _Label(Ignored, gc=False, tag_field="ph", tag="M"):
     """The labels of rows: the numbers of processes and threads identify them."""
 
 
-DISPLAY: EventFormat[DisplayComplete | _Label] = EventFormat(DisplayComplete | _Label | Other)
+DISPLAY = EventFormat(DisplayComplete | _Label | Other)
 
 
 _METADATA_LOOKED_AT = 64
@@ -125,9 +124,8 @@ def read_display(path: Path, strings: StringPool, rank: int) -> Display:
     """
     damage, tables = LossLog(path), _Tables(strings)
     held = EventBatch(DISPLAY, strings, counters=False)
-    for events in read_events(DISPLAY.decoder, path, damage=damage, scan=held.scan):
-        held.add(events)
-        if held.size > HELD_EVENTS:
+    for _ in held.read(path, damage):
+        if held.is_full():
             tables.add(held.take())
     tables.add(held.take())
     return tables.display(rank, damage, held.others + held.unread)

@@ -43,17 +43,26 @@ _OF_ITERATION = re.compile(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{1
 
 
 @dataclass(frozen=True)
-class TraceViewSource:
-    """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore.
-
-    output: the directory, or a trace that lies anywhere and is called anything.
-    """
+class _Export:
+    """A capture that was exported into a directory; several_devices: of which one is read."""
 
     layout: str
     identity: Identity
     clock: Clock
     output: Path
     several_devices: bool = False
+
+    @property
+    def _device(self) -> int:
+        return NO_ID if self.identity.device is None else self.identity.device
+
+
+@dataclass(frozen=True)
+class TraceViewSource(_Export):
+    """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore.
+
+    Its output is the directory, or a trace that lies anywhere and is called anything.
+    """
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -68,7 +77,7 @@ class TraceViewSource:
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         trace, *kernels = self.files
-        device = NO_ID if self.identity.device is None else self.identity.device
+        device = self._device
         strings, files = StringPool(), TraceFiles((trace,), device)
         if self.several_devices:
             packed, _ = find_packed_devices(trace)
@@ -78,14 +87,8 @@ class TraceViewSource:
 
 
 @dataclass(frozen=True)
-class MindStudioSource:
+class MindStudioSource(_Export):
     """`PROF_*/mindstudio_profiler_output` of msprof: the newest export of each kind."""
-
-    layout: str
-    identity: Identity
-    clock: Clock
-    output: Path
-    several_devices: bool = False
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -103,8 +106,7 @@ class MindStudioSource:
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
-        device = NO_ID if self.identity.device is None else self.identity.device
-        strings, rank = StringPool(), self.identity.rank
+        device, strings, rank = self._device, StringPool(), self.identity.rank
         only = device if self.several_devices else None
         steps = self._step_traces()
         json_steps = tuple(path for path in steps if without_gz(path.name).endswith(".json"))
@@ -128,13 +130,8 @@ class MindStudioSource:
 
 
 @dataclass(frozen=True)
-class GraphTimelineSource:
+class GraphTimelineSource(_Export):
     """`PROF_*/device_N/timeline` of CANN before 7: files per iteration, or of all of them."""
-
-    layout: str
-    identity: Identity
-    clock: Clock
-    output: Path
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -156,15 +153,14 @@ class GraphTimelineSource:
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
-        device = NO_ID if self.identity.device is None else self.identity.device
         files = [
-            TraceFiles(tuple(paths), device, graph, iteration)
+            TraceFiles(tuple(paths), self._device, graph, iteration)
             for (graph, iteration), paths in self._files("msprof").items()
         ]
         if not files:
             raise SourceError(self.output, "holds no msprof_*.json file.")
         for graph, paths in self._step_traces().items():
-            files.append(TraceFiles(tuple(paths), device, graph))
+            files.append(TraceFiles(tuple(paths), self._device, graph))
         strings, rank = StringPool(), self.identity.rank
         records = join_records([read_trace(one, rank, strings, wanted) for one in files])
         return _finish(records, [], None, VendorOverlap.empty())
