@@ -24,14 +24,16 @@ def made_report(
     """
     chance = np.random.default_rng(1)
     figures = Figures(
-        overlap=(overlap := _overlap(chance, ranks, steps)),
-        steps=_steps(chance, overlap, steps, phases=phases),
-        operators=_operators(chance, ranks, names, word),
-        longest_ops=_longest_ops(chance, ranks, word),
-        waiting=_waiting(chance, ranks),
-        waited_for=_waited_for(chance, ranks),
-        collectives=_collectives(chance, ranks, word),
-        links=_links(chance, ranks, word),
+        {
+            "overlap": (overlap := _overlap(chance, ranks, steps)),
+            "steps": _steps(chance, overlap, steps, phases=phases),
+            "operators": _operators(chance, ranks, names, word),
+            "longest_ops": _longest_ops(chance, ranks, word),
+            "waiting": _waiting(chance, ranks),
+            "waited_for": _waited_for(chance, ranks),
+            "collectives": _collectives(chance, ranks, word),
+            "links": _links(chance, ranks, word),
+        }
     )
     return ExportReport(
         kind="summary",

@@ -94,7 +94,17 @@ def _figures(draw: st.DrawFn) -> Figures:
         )
         steps += steps_of_rank
     rest = Table({})
-    return Figures(_table(ranks), _table(steps), NOTHING, rest, NO_WAITS, rest, rest)
+    return Figures(
+        {
+            "overlap": _table(ranks),
+            "steps": _table(steps),
+            "operators": NOTHING,
+            "longest_ops": rest,
+            "waiting": NO_WAITS,
+            "collectives": rest,
+            "links": rest,
+        }
+    )
 
 
 @given(figures=_figures())

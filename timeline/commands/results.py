@@ -29,8 +29,8 @@ from timeline.sources.finding.runs import spell_ranks
 from timeline.sources.source import Source
 from timeline.tables.parallel import ParallelIndices, parallel_contradictions
 from timeline.tables.table import Table
-from timeline.tables.times import check_table
 from timeline.units import spell_count
+from timeline.verdict.figures import Figures
 
 MOST_NAMES = 100_000
 """Most operators by name in a report, over all ranks."""
@@ -60,7 +60,7 @@ def warnings_of(
     yield from _waiting_warnings(joined, selection)
     yield from said_once(_empty_warnings(joined.facts, selection))
     yield from _absent_layers(joined.facts, layers)
-    yield from check_warnings(check_table(joined.facts))
+    yield from check_warnings(Figures(facts=joined.facts)["checks"])
 
 
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:

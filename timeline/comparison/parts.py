@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -199,10 +198,7 @@ def causes_of(overall: Table) -> Table:
 def figures_of_rank(figures: Figures, rank: int) -> Figures:
     """Return the figures of one rank that parts are made of."""
     names = ("overlap", "operators", "waiting", "exposed", "idle")
-    tables: dict[str, Any] = {
-        name: rows_where(getattr(figures, name), "rank", rank) for name in names
-    }
-    return replace(figures, **tables)
+    return figures.with_tables(**{name: rows_where(figures[name], "rank", rank) for name in names})
 
 
 def rows_where(table: Table, column: str, value: int) -> Table:
