@@ -61,7 +61,6 @@ def made_report(
             )
             for rank in range(ranks)
         ),
-        overlap=(),
         steps=tuple(range(1, steps + 1)),
         figures=figures,
         verdict=Verdict.of(figures),

@@ -18,7 +18,6 @@ from timeline.reports.report_rows import (
     CsvFile,
     ExactStep,
     OutputFile,
-    OverlapRow,
     RankReport,
     ResolutionRow,
     bookkeeping_lines,
@@ -45,7 +44,6 @@ class ExportReport:
     kind: str
     outputs: tuple[OutputFile, ...]
     ranks: tuple[RankReport, ...]
-    overlap: tuple[OverlapRow, ...]
     steps: tuple[int, ...]
     figures: Figures
     verdict: Verdict
@@ -87,7 +85,6 @@ class ExportReport:
             "csv": None if self.csv is None else self.csv.to_dict(),
             "ranks": [rank.to_dict() for rank in self.ranks],
             "verdict": self.verdict.to_dict(),
-            "overlap": [row.to_dict() for row in self.overlap],
             "omitted": [omission_dict(omission) for omission in self.omissions],
             "resolution": [row.to_dict() for row in self.resolutions],
             "notes": list(self.notes),

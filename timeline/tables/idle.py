@@ -15,7 +15,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.step_membership import NO_STEP
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_GRAPH
-from timeline.tables.table import Columns, Json, Method, Run, Spec, Table
+from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, sum_rows
 from timeline.units import spell_duration
 
 _KEYS = ("rank", "graph", "step", "cause")
@@ -83,22 +83,9 @@ def sum_of_selection(idle: Table, *keys: str) -> Table:
     if not len(idle):
         return Table({name: np.empty(0, object) for name in (*keys, "total_ns", "share")})
     whole = idle.take(np.ma.getmaskarray(idle["step"]))
-    found = list(zip(*(whole[name].tolist() for name in keys), strict=True))
-    number = {key: at for at, key in enumerate(dict.fromkeys(found))}
-    row = np.array([number[key] for key in found], np.intp)
-    sums = {}
-    for name in ("total_ns", "gaps"):
-        if name in whole.columns:
-            sums[name] = np.zeros(len(number), np.int64)
-            np.add.at(sums[name], row, whole[name])
-    order = np.argsort(-sums["total_ns"], kind="stable")
-    columns: dict[str, npt.NDArray[Any]] = {
-        name: np.array([key[at] for key in number], whole[name].dtype)
-        for at, name in enumerate(keys)
-    }
-    columns |= sums
-    columns["share"] = sums["total_ns"] / max(int(sums["total_ns"].sum()), 1)
-    return Table({name: column[order] for name, column in columns.items()})
+    names = [name for name in ("total_ns", "gaps") if name in whole.columns]
+    sums = sum_rows(whole, keys, names, by="total_ns")
+    return Table({**sums.columns, "share": sums["total_ns"] / max(int(sums["total_ns"].sum()), 1)})
 
 
 def least_gap_ns(idle: Table) -> int:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.analysis.memory import NO_NODE, AllocatedMemory, MemoryUse, find_node, memory_use
 from timeline.analysis.questions import EVERY_ROW
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import MemoryGraphs, StepPoints
-from timeline.tables.table import Columns, Json, Method, Spec, no_numbers, texts_or_none
+from timeline.tables.table import Columns, Json, Method, Spec, given, no_numbers, texts_or_none
 
 _METHOD = Method("memory", questions={"most_allocations": EVERY_ROW})
 
@@ -71,75 +72,63 @@ MOST_AT_PEAK = 50
 
 def _parts(
     facts: Sequence[RankFacts],
-    planned: Callable[[RankFacts, MemoryUse, _Names], Columns],
+    planned: Callable[[RankFacts, MemoryUse], Columns],
     allocated: Callable[[int, AllocatedMemory], Columns],
 ) -> Iterator[Columns]:
     """Yield the columns of each rank, of what graphs hold as planned and of what was allocated."""
     for rank in facts:
         tables = rank.profiler_tables
         if len(tables.of(MemoryGraphs)):
-            use = memory_use(tables)
-            yield planned(rank, use, _Names(tables.strings, use))
+            yield planned(rank, memory_use(tables))
         if rank.allocated.peak_bytes != NO_ID:
             yield allocated(rank.rank, rank.allocated)
 
 
-class _Names:
-    """Names by code, and of nodes, as objects; None for those that are not given."""
-
-    def __init__(self, strings: StringPool, use: MemoryUse) -> None:
-        self.texts = texts_or_none(strings)
-        self.of_nodes = self.texts[np.append(use.nodes.name, np.int32(NO_NAME))]
-
-
-def _graphs(rank: RankFacts, use: MemoryUse, names: _Names) -> Columns:
-    graphs, tables = use.graphs, rank.profiler_tables
-    points = tables.of(StepPoints)
-    fp_start = find_node(use, tables.strings, points.fp_start, last=False)
-    bp_end = find_node(use, tables.strings, points.bp_end, last=True)
-    return {
-        "rank": np.full(len(graphs), rank.rank),
-        "graph": np.ma.masked_equal(graphs.graph, NO_GRAPH),
-        "static_bytes": graphs.static_bytes,
-        "peak_bytes": use.peak_bytes,
-        "peak_node": np.ma.masked_array(
-            use.peak_node - use.first_node[:-1], use.peak_node == NO_NODE
-        ),
-        "peak_operator": names.of_nodes[use.peak_node],
-        "capacity_bytes": np.ma.masked_equal(graphs.capacity_bytes, NO_ID),
-        "nodes": use.node_count,
-        "tensors": use.tensor_count,
-        "fp_start": names.of_nodes[fp_start],
-        "bp_end": names.of_nodes[bp_end],
-    }
+def _graphs(rank: RankFacts, use: MemoryUse) -> Columns:
+    tables, strings = rank.profiler_tables, rank.profiler_tables.strings
+    points, of_node = tables.of(StepPoints), _node_names(use, strings)
+    return MEMORY_GRAPHS.part(
+        rank.rank,
+        use.graphs,
+        strings,
+        peak_bytes=use.peak_bytes,
+        peak_node=np.ma.masked_array(use.peak_node - use.first_node[:-1], use.peak_node == NO_NODE),
+        peak_operator=of_node[use.peak_node],
+        nodes=use.node_count,
+        tensors=use.tensor_count,
+        fp_start=of_node[find_node(use, strings, points.fp_start, last=False)],
+        bp_end=of_node[find_node(use, strings, points.bp_end, last=True)],
+    )
 
 
-def _operators(rank: RankFacts, use: MemoryUse, names: _Names) -> Columns:
-    nodes = use.nodes
-    return {
-        "rank": np.full(len(nodes), rank.rank),
-        "graph": np.ma.masked_equal(nodes.graph, NO_GRAPH),
-        "node": nodes.node,
-        "name": names.texts[nodes.name],
-        "use_bytes": use.use_bytes,
-        "size_bytes": use.size_bytes,
-        "change_bytes": use.change_bytes,
-    }
+def _operators(rank: RankFacts, use: MemoryUse) -> Columns:
+    return MEMORY_OPERATORS.part(
+        rank.rank,
+        use.nodes,
+        rank.profiler_tables.strings,
+        use_bytes=use.use_bytes,
+        size_bytes=use.size_bytes,
+        change_bytes=use.change_bytes,
+    )
 
 
-def _tensors(rank: RankFacts, use: MemoryUse, names: _Names) -> Columns:
-    tensors = use.tensors
-    return {
-        "rank": np.full(len(tensors), rank.rank),
-        "graph": np.ma.masked_equal(tensors.graph, NO_GRAPH),
-        "tensor": tensors.tensor,
-        "type": names.texts[tensors.kind],
-        "size_bytes": tensors.size_bytes,
-        "first": use.first,
-        "last": use.last,
-        "operator": names.of_nodes[use.maker],
-        "at_peak": use.at_peak.astype(object),
-    }
+def _tensors(rank: RankFacts, use: MemoryUse) -> Columns:
+    strings = rank.profiler_tables.strings
+    return MEMORY_TENSORS.part(
+        rank.rank,
+        use.tensors,
+        strings,
+        type=texts_or_none(strings)[use.tensors.kind],
+        first=use.first,
+        last=use.last,
+        operator=_node_names(use, strings)[use.maker],
+        at_peak=use.at_peak.astype(object),
+    )
+
+
+def _node_names(use: MemoryUse, strings: StringPool) -> npt.NDArray[np.object_]:
+    """Return the names of nodes, and at the end None, where NO_NODE points to."""
+    return texts_or_none(strings)[np.append(use.nodes.name, np.int32(NO_NAME))]
 
 
 def _allocated(rank: int, memory: AllocatedMemory) -> Columns:
@@ -154,35 +143,33 @@ def _allocated(rank: int, memory: AllocatedMemory) -> Columns:
 
 def _allocations(rank: int, memory: AllocatedMemory) -> Columns:
     held = memory.held
-    use_bytes = np.ma.masked_equal(held.use_bytes, NO_ID)
+    not_known = held.use_bytes == NO_ID
     change_bytes = np.ma.masked_array(
-        np.diff(held.use_bytes, prepend=NO_ID),
-        (held.use_bytes == NO_ID) | np.append(True, held.use_bytes == NO_ID)[:-1],
+        np.diff(held.use_bytes, prepend=NO_ID), not_known | np.append(True, not_known)[:-1]
     )
-    return {
-        "rank": np.full(len(held), rank),
-        "graph": no_numbers(len(held)),
-        "node": no_numbers(len(held)),
-        "name": texts_or_none(memory.strings)[held.name],
-        "use_bytes": use_bytes,
-        "size_bytes": held.size_bytes,
-        "change_bytes": change_bytes,
-    }
+    return MEMORY_OPERATORS.part(
+        rank,
+        held,
+        memory.strings,
+        graph=no_numbers(len(held)),
+        node=no_numbers(len(held)),
+        use_bytes=given(held.use_bytes, NO_ID),
+        change_bytes=change_bytes,
+    )
 
 
 def _held(rank: int, memory: AllocatedMemory) -> Columns:
     held = memory.held
-    return {
-        "rank": np.full(len(held), rank),
-        "graph": no_numbers(len(held)),
-        "tensor": np.arange(len(held)),
-        "type": np.full(len(held), None, object),
-        "size_bytes": held.size_bytes,
-        "first": no_numbers(len(held)),
-        "last": no_numbers(len(held)),
-        "operator": texts_or_none(memory.strings)[held.name],
-        "at_peak": held.at_peak.astype(object),
-    }
+    return MEMORY_TENSORS.part(
+        rank,
+        held,
+        memory.strings,
+        **dict.fromkeys(("graph", "first", "last"), no_numbers(len(held))),
+        tensor=np.arange(len(held)),
+        type=np.full(len(held), None, object),
+        operator=texts_or_none(memory.strings)[held.name],
+        at_peak=held.at_peak.astype(object),
+    )
 
 
 RESERVED = "reserved"

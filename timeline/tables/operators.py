@@ -191,9 +191,7 @@ FRAMEWORK = Spec(
     Json(
         "framework",
         lambda run, table: [] if any(rank.tasks for rank in run.facts) else table.to_dicts(),
-        "where the profile has no tasks, operators as MindSpore describes them: `rank`, `graph`, "
-        "`stream`, `task`, `name`, `type`, `block_dim`, `inputs` and `outputs` (each `format`, "
-        "`type`, `shape`)",
+        more="; empty if the profile has tasks",
     ),
     Method("framework"),
 )

@@ -281,6 +281,43 @@ def _defused(row: Iterable[Any]) -> list[Any]:
     ]
 
 
+def sum_rows(
+    table: Table,
+    keys: Sequence[str],
+    sums: Sequence[str],
+    *,
+    least: Sequence[str] = (),
+    largest: Sequence[str] = (),
+    by: str = "",
+) -> Table:
+    """Return a row for each distinct combination of keys, in order of appearance.
+
+    Args:
+        keys: columns; what is masked in one is equal to what is masked.
+        sums, least, largest: columns of which rows have the sum, the least and the largest value;
+            masked if no row of the key has one.
+        by: the column by which the largest rows come first instead.
+    """
+    rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
+    number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
+    row = np.array([number[key] for key in rows], np.intp)
+    columns = {name: table[name][np.unique(row, return_index=True)[1]] for name in keys}
+    for names, combine in ((sums, np.add), (least, np.minimum), (largest, np.maximum)):
+        for name in names:
+            known = ~np.ma.getmaskarray(table[name])
+            values, of_row = np.ma.getdata(table[name])[known], row[known]
+            combined = np.zeros(len(number), values.dtype)
+            combined[of_row] = 0 if combine is np.add else values
+            combine.at(combined, of_row, values)
+            absent = np.ones(len(number), np.bool_)
+            absent[of_row] = False
+            columns[name] = np.ma.masked_array(combined, absent) if absent.any() else combined
+    summed = Table(columns)
+    if not by:
+        return summed
+    return summed.take(np.argsort(-np.ma.filled(summed[by], 0), kind="stable"))
+
+
 # -- declarations ----------------------------------------------------------------------------------
 
 
@@ -376,13 +413,14 @@ class Run(Protocol):
 class Json(NamedTuple):
     """The form of a table in the JSON report.
 
-    key: that of the report. shape: makes its value; by default an object per row. meaning: replaces
-    the names and meanings of columns in the documentation where the shape has others.
+    key: that of the report. shape: makes its value; by default an object per row. meaning: its
+    documentation if it has other names than the columns. more: follows what columns mean.
     """
 
     key: str
     shape: Callable[[Run, Table], Any] = lambda _run, table: table.to_dicts()
     meaning: str = ""
+    more: str = ""
 
 
 class Method(NamedTuple):

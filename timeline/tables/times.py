@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 
@@ -36,8 +39,36 @@ OVERLAP = Spec(
     before_ns: of outside, before the first computing or communication
     """,
     lambda run: map(_overlap, run.facts, run.ordinary),
-    method=Method("overlap"),
+    Json(
+        "overlap",
+        lambda run, table: [*_whole_and_steps(table, run["steps"])],
+        "`computing_ns`, `communication_ns`, `exposed_communication_ns` (also as "
+        "`not_overlapped_ns`, its name before), `free_ns`, and its parts `copies_ns`, "
+        "`outside_ns`, `idle_ns`, per `rank`, and per `graph` and `step`; of a step, its "
+        "[period](definitions.md) `period_ns` with the parts `before_ns` (before its first kernel) "
+        "and `between_ns` (before it begins, and after its last kernel) that the others leave, and "
+        "`late_ns`, by how much the rank [came later than its "
+        "peers](definitions.md#who-waits-for-whom), all four `null` of a whole rank; `step` is "
+        "`null` for all of the selection; parts that nothing records are `null`: of a rank with "
+        "tables alone, and `free_ns` and `idle_ns` where MindSpore left the marks of steps and no "
+        "task of the device",
+    ),
+    Method("overlap"),
 )
+_OF_STEPS = ("period_ns", "before_ns", "between_ns", "late_ns")
+
+
+def _whole_and_steps(overlap: Table, steps: Table) -> Iterator[dict[str, Any]]:
+    """Yield how each rank spent its time: the whole, then each step with device work."""
+    names = ("rank", "graph", "step", *PARTS, "outside_ns", *_OF_STEPS)
+    worked = steps.take(~np.ma.getmaskarray(steps["span_ns"])) if len(steps) else steps
+    of_ranks = {rank: [*rows] for rank, rows in groupby(worked.to_dicts(), itemgetter("rank"))}
+    for whole in overlap.to_dicts():
+        rows = [{**whole, "before_ns": None}]
+        rows += [{**row, "outside_ns": 0} for row in of_ranks.get(whole["rank"], ())]
+        for row in rows:
+            told = {name: row.get(name) for name in names}
+            yield {**told, "exposed_communication_ns": row["not_overlapped_ns"]}
 
 
 def _overlap(facts: RankFacts, ordinary: Bool) -> Columns:

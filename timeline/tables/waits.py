@@ -22,7 +22,7 @@ from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums
 from timeline.records.task_kinds import KINDS
-from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given
+from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given, sum_rows
 
 COLLECTIVES = Spec(
     "collectives",
@@ -44,7 +44,7 @@ COLLECTIVES = Spec(
     Json("collectives"),
     Method("collectives", by="kind"),
 )
-COLLECTIVE_GROUPS = Spec(
+COLLECTIVE_GROUPS: Spec = Spec(
     "collective_groups",
     "rank and group of collectives, summed over kinds",
     """
@@ -57,7 +57,7 @@ COLLECTIVE_GROUPS = Spec(
     waited_ns: until the last rank arrived
     transfer_ns = Transfer: from its arrival on
     """,
-    lambda run: _group_sums(run["collectives"]),
+    lambda run: sum_rows(run["collectives"], ("rank", "group"), [*COLLECTIVE_GROUPS.kinds][2:]),
     method=Method("collectives", by="group"),
 )
 OPS = Spec(
@@ -192,19 +192,6 @@ def kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]
     kinds = np.array([*KINDS, ""], object)[ops.kind[rows]]
     names = np.array(facts.collectives.strings, object)[ops.name[rows]]
     return np.where(ops.kind[rows] == NO_KIND, names, kinds)
-
-
-def _group_sums(collectives: Table) -> Iterator[Columns]:
-    if not len(collectives):
-        return
-    _, number = np.unique(collectives["group"].astype(str), return_inverse=True)
-    summed = group_by(len(collectives), [collectives["rank"], number.reshape(-1)])
-    columns = {name: collectives[name][summed.first] for name in ("rank", "group")}
-    for name in [*COLLECTIVE_GROUPS.kinds][2:]:
-        values = collectives[name]
-        known = summed.sum((~np.ma.getmaskarray(values)).astype(np.int64))
-        columns[name] = np.ma.masked_array(summed.sum(np.ma.filled(values, 0)), known == 0)
-    yield columns
 
 
 def _ops(facts: RankFacts, waits: Waits) -> Columns:
@@ -359,16 +346,8 @@ WAITING = Spec(
     Json(
         "waiting",
         lambda run, table: _with_waited_for(table, run["waited_for"]),
-        "per `rank`: collectives of which it is known who came last (`shared`), that nothing of "
-        "other ranks matches, or whose group the profile does not name and ends do not tell "
-        "(`unmatched`) or of whose group no other rank is selected (`alone`), what these took "
-        "(`shared_ns`, `unmatched_ns`, `alone_ns`) and what sends and receives took that are not "
-        "compared (`point_to_point_ns`), `times_last`, `waited_ns`, `caused_ns` (what others that "
-        "are read waited for it, summed over them), and `slowest_ns`; collectives of which it is "
-        "not known who came last, as members are not read (`unknown`), or HCCL tasks have neither "
-        "names nor ranks (`unnamed`), and what those took (`unknown_ns`, `unnamed_ns`); "
-        "`waited_for`, longest first: `rank` (`null` where it is only known that some rank came "
-        "last), whether it is read (`profiled`), `times` and `waited_ns`",
+        more="; `waited_for`, longest first: `rank` (`null` if it is only known that some rank "
+        "came last), whether it is read (`profiled`), `times` and `waited_ns`",
     ),
     Method("waiting", by="rank"),
 )

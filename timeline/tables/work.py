@@ -11,7 +11,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.single_records import TaskRole
 from timeline.analysis.work.computed_work import ComputingCause, computing_causes
 from timeline.analysis.work.launching_operators import LauncherTimes, Phase
-from timeline.tables.table import Columns, Method, Spec, Table
+from timeline.tables.table import Columns, Method, Spec, Table, sum_rows
 from timeline.units import spell_count, spell_short
 
 if TYPE_CHECKING:
@@ -172,30 +172,13 @@ def _launched(spec: Spec, rank: RankFacts, times: LauncherTimes) -> Columns:
 
 
 def total_over_ranks(table: Table) -> Table:
-    """Sum the rows of LAUNCHERS or MODULES over ranks, longest first.
-
-    Names that are not known are empty.
-    """
+    """Sum the rows of LAUNCHERS or MODULES over ranks, longest first."""
     keys = [name for name in table.columns if name not in (*_SUMMED, "rank")]
-    found: dict[tuple[Any, ...], list[int]] = {}
-    rows = zip(*(table[name].tolist() for name in _SUMMED), strict=True)
-    named = zip(*(table[name].tolist() for name in keys), strict=True)
-    for key, (count, total_ns, shortest_ns, longest_ns) in zip(named, rows, strict=True):
-        sums = found.setdefault(key, [0, 0, shortest_ns, 0])
-        sums[0] += count
-        sums[1] += total_ns
-        sums[2] = min(sums[2], shortest_ns)
-        sums[3] = max(sums[3], longest_ns)
-    order = sorted(found, key=lambda key: -found[key][1])
-    values = np.array([found[key] for key in order], np.int64).reshape(-1, len(_SUMMED))
-    return Table(
-        {
-            name: np.array([key[at] or "" for key in order], object)
-            if at
-            else np.array([key[at] for key in order], np.int64)
-            for at, name in enumerate(keys)
-        }
-        | dict(zip(_SUMMED, values.T, strict=True))
+    return sum_rows(
+        *(table, keys, ("count", "total_ns")),
+        least=("shortest_ns",),
+        largest=("longest_ns",),
+        by="total_ns",
     )
 
 

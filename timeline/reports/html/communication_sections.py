@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.columns.group_by import group_by
@@ -34,7 +33,7 @@ from timeline.reports.html.page import (
     time_column,
 )
 from timeline.tables.idle import IDLE_CALLS, least_gap_ns, sum_of_selection
-from timeline.tables.table import Table
+from timeline.tables.table import Table, sum_rows
 from timeline.tables.waits import (
     LINKS,
     REFERENCE_GB_S,
@@ -154,7 +153,7 @@ def bandwidth_section(figures: Figures) -> Block | None:
         shown += [heading("Bandwidth of links"), _kind_table(kinds)]
     ends = links_of_known_ends(figures.links)
     if len(ends):
-        links = _summed(ends, ("group", "source_rank", "target_rank", "link"), ("count", *_MOVED))
+        links = sum_rows(ends, ("group", "source_rank", "target_rank", "link"), ("count", *_MOVED))
         one_group = all(group is None for group in links["group"].tolist())
         sides = len(np.union1d(links["source_rank"], links["target_rank"]))
         if one_group and sides <= MOST_SIDES:
@@ -198,7 +197,7 @@ def _collective_table(collectives: Table) -> Block | None:
     """Return a row per kind and group, all ranks together, longest first."""
     moved = np.ma.filled(collectives["bandwidth_gb_s"] * collectives["transfer_ns"], 0)
     added = {"ranks": np.ones(len(collectives), np.int64), "moved": moved}
-    sums = _summed(
+    sums = sum_rows(
         Table({**collectives.columns, **added}),
         ("kind", "group"),
         ("count", *_MOVED, "moved_bytes", "waited_ns", "transfer_ns", "ranks", "moved"),
@@ -226,7 +225,7 @@ def _collective_table(collectives: Table) -> Block | None:
 
 def _link_matrix(links: Table) -> Block | None:
     """Bandwidth from each rank (row) to each other (column), all links between them together."""
-    pairs = _summed(links, ("source_rank", "target_rank"), _MOVED)
+    pairs = sum_rows(links, ("source_rank", "target_rank"), _MOVED)
     speed = pairs["size_bytes"] / np.maximum(pairs["total_ns"], 1)
     ends = zip(pairs["source_rank"].tolist(), pairs["target_rank"].tolist(), strict=True)
     speed_of = dict(zip(ends, np.round(speed, 4).tolist(), strict=True))
@@ -262,25 +261,6 @@ def _slowest_links(links: Table, kinds: Table) -> Block | None:
         ],
         left_out(len(links) - len(shown), "link", ", all faster,"),
     )
-
-
-def _summed(table: Table, keys: tuple[str, ...], names: tuple[str, ...]) -> Table:
-    """Return a row per distinct key with sums, masked where no row of the key has a value."""
-    rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
-    number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
-    row = np.array([number[key] for key in rows], np.intp)
-    columns: dict[str, npt.NDArray[Any]] = {
-        name: np.array([key[at] for key in number], table[name].dtype)
-        for at, name in enumerate(keys)
-    }
-    for name in names:
-        values = table[name]
-        sums = np.zeros(len(number), values.dtype)
-        np.add.at(sums, row, np.ma.filled(values, 0))
-        given = np.zeros(len(number), np.bool_)
-        given[row[~np.ma.getmaskarray(values)]] = True
-        columns[name] = sums if given.all() else np.ma.masked_array(sums, ~given)
-    return Table(columns)
 
 
 # -- idle time and the critical path ---------------------------------------------------------------

@@ -51,7 +51,7 @@ from timeline.reports.html.page import (
 )
 from timeline.reports.html.work_sections import data_section, flop_section, memory_section
 from timeline.tables.operators import OPERATORS, operator_curves
-from timeline.tables.table import Table
+from timeline.tables.table import Table, sum_rows
 from timeline.tables.times import STEPS
 from timeline.tables.work import LAUNCHERS, MODULES, total_over_ranks
 from timeline.units import spell_count, spell_short
@@ -369,12 +369,12 @@ def _launch_tables(figures: Figures) -> Iterator[Block | None]:
             continue
         totals = total_over_ranks(table)
         rows = totals.take(totals["communication"] == 0)
-        if not (rows[names[0]] != "").any():
+        if not any(rows[names[0]]):
             continue
         all_ns = int(rows["total_ns"].sum())
         shown, rest = rows.take(slice(MOST_ROWS)), rows.take(slice(MOST_ROWS, None))
         least_ns = int(shown["shortest_ns"].max())
-        phase = ("phase",) if (rows["phase"] != "").any() else ()
+        phase = ("phase",) if any(rows["phase"]) else ()
         yield page_table(
             anchor,
             title,
@@ -415,17 +415,12 @@ def _file_sum_tables(figures: Figures) -> Iterator[Block | None]:
 
 def _total_of_sums(rows: Table) -> Table:
     """Return the rows of all ranks together, longest first; masked if a rank has no number."""
-    types, which = np.unique(np.array(rows["type"].tolist(), str), return_inverse=True)
-    summed = {}
-    for name in ("count", "total_ns", "dispatch_ns", "run_ns"):
-        sums = np.zeros(len(types), np.int64)
-        np.add.at(sums, which, np.ma.filled(rows[name], 0))
-        absent = np.zeros(len(types), np.bool_)
-        absent[which[np.ma.getmaskarray(rows[name])]] = True
-        summed[name] = np.ma.masked_array(sums, absent)
-    kinds = np.where(types == "", "not named", types).astype(object)
-    order = np.argsort(-np.ma.filled(summed["total_ns"], 0), kind="stable")
-    return Table({"type": kinds, **summed}).take(order)
+    names = ("count", "total_ns", "dispatch_ns", "run_ns")
+    gaps = {f"no_{name}": np.ma.getmaskarray(rows[name]).astype(np.int64) for name in names}
+    totals = sum_rows(Table({**rows.columns, **gaps}), ("type",), (*names, *gaps), by="total_ns")
+    columns = {name: np.ma.masked_array(totals[name], totals[f"no_{name}"] > 0) for name in names}
+    kinds = np.where(totals["type"] == "", "not named", totals["type"])
+    return Table({"type": kinds, **columns})
 
 
 def _rest_note(rest: Table, all_ns: int) -> str:
