@@ -18,8 +18,7 @@ _COUNTED = ("unit", "flop", "flop_per_s", "utilization")
 
 FLOPS = Spec(
     "flops",
-    "rank, step, scope and operator of which MindSpore counted floating-point operations; nothing "
-    "is estimated from shapes",
+    "rank, step, scope and operator of which MindSpore counted floating-point operations",
     """
     rank
     text level: rank, step, scope or operator: the subject of the row
@@ -56,6 +55,7 @@ FLOPS = Spec(
             section="FLOPs",
         ),
     ),
+    note="Nothing is estimated from shapes",
 )
 
 
@@ -74,17 +74,17 @@ ROOT = "Total"
 ROUNDED = 500
 """FLOP by which a value may be off: files give MFLOP with three digits."""
 MOST_DEPTH = 40
-"""Scopes within each other that are told."""
+"""Maximum depth of scopes within each other."""
 _SUFFIX = re.compile(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
-"""What files add to a name, to tell scopes of one name apart."""
+"""The end of a name by which files number scopes of one name."""
 
 
 @dataclass(frozen=True)
 class ScopeNode:
     """A scope: what is done inside it, and by its own operators, that are in no scope within.
 
-    own_flop: None where that cannot be said of this place alone, as the scope lies in several.
-    elsewhere: the scope below which its inner scopes are told, of all its places together; empty
+    own_flop: None if it is not known for this place alone, as the scope lies in several.
+    elsewhere: the scope below which its inner scopes are, of all its places together; empty
     where that is here. places: how many scopes it lies in. left_out: inner scopes beyond those that
     were asked for.
     """
@@ -135,7 +135,7 @@ def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
 
     Args:
         scopes: the rows of level scope: name, parent, flop.
-        most: how many scopes are told at most: those with the most operations.
+        most: maximum number of scopes, of which those with the most operations are kept.
     """
     links = _Links()
     for name, parent, flop in zip(

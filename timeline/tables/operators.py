@@ -161,9 +161,7 @@ OPERATOR_STEPS = Spec(
 )
 TOLD_OPERATOR_STEPS = Spec(
     "told_operator_steps",
-    "rank, step and type, operator or kernel. Of tasks there is the level type; "
-    "`dynamic_shape_info_N.json`, where a rank has it, gives name and kernel too. At most 20 000 "
-    "rows: beyond, the types that take least share a row without a type in each step",
+    "rank, step and type, operator or kernel",
     """
     rank, step
     text level: type, name (an operator and its shapes) or kernel (of GPUs)
@@ -174,6 +172,9 @@ TOLD_OPERATOR_STEPS = Spec(
     """,
     lambda run: _told_steps(run),  # noqa: PLW0108 - defined below
     Json("operator_steps"),
+    note="Tasks have the level type; `dynamic_shape_info_N.json`, if there, name and kernel too. "
+    "At most 20 000 rows: beyond, the types that take least share a row without a type in "
+    "each step",
 )
 FRAMEWORK = Spec(
     "framework",
@@ -237,7 +238,7 @@ def _with_file_sums(run: Run, sums: str) -> Columns:
 
 
 def _of_tasks(facts: RankFacts) -> Columns:
-    """Compute tasks and communication ops of one rank by type and core, whatever else is told."""
+    """Sum compute tasks and communication ops of one rank by type and core."""
     times = facts.operators.times
     keys = (times.communication.astype(np.int64), times.type, times.core)
     groups = group_by(len(times), keys)
@@ -326,14 +327,14 @@ def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.o
 
 
 def _mean(total_ns: Int64, count: Int64) -> npt.NDArray[Any]:
-    """Whole ns, rounded; masked where nothing ran."""
+    """Return the mean in whole ns, rounded; masked if nothing ran."""
     divisor = np.maximum(count, 1)
     mean_ns = (2 * total_ns + divisor) // (2 * divisor)
     return np.ma.masked_array(mean_ns, count < 1) if (count < 1).any() else mean_ns
 
 
 def _share(total_ns: Int64, keys: Sequence[Int64]) -> npt.NDArray[np.float64]:
-    """Of the sum of all rows with equal keys."""
+    """Return each row's share of the sum of all rows with equal keys."""
     groups = group_by(len(total_ns), keys)
     of_ns = groups.sum(total_ns)[groups.group]
     share: npt.NDArray[np.float64] = total_ns / np.maximum(of_ns, 1)

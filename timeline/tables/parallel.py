@@ -80,7 +80,7 @@ def _means(
 ) -> Iterator[tuple[object, ...]]:
     """Yield the means of the steps of each graph, and those in the file.
 
-    rows: those of the steps that the step trace tells. points: see `_points`, by graph.
+    rows: of the steps in the step trace. points: see `_points`, by graph.
     """
     steps, trace = facts.steps, facts.step_trace
     for graph in points:

@@ -467,8 +467,9 @@ class Spec:
     Its schema, its key in the JSON report, its method of a profile with its help, its part of the
     page, and its documentation follow from it.
 
-    rows: a sentence on what rows are of, without "a row per". schema: see `columns_in`. make:
-    returns the table of a run, or yields the columns of its parts, such as ranks, in any order.
+    rows: what rows are of, without "a row per". schema: see `columns_in`. make: returns the table
+    of a run, or yields the columns of its parts, such as ranks, in any order. note: a sentence on
+    all of it.
     """
 
     name: str
@@ -478,6 +479,7 @@ class Spec:
     json: Json | None = None
     method: Method | None = None
     views: tuple[View, ...] = ()
+    note: str = ""
 
     @cached_property
     def columns(self) -> tuple[Col, ...]:
@@ -520,12 +522,12 @@ class Spec:
         return columns
 
     def documented(self, quoted: str = "{}") -> str:
-        """Return the meaning of its rows and columns; quoted: the format of names."""
+        """Return its columns and its note; quoted: the format of names."""
         columns = ", ".join(
             quoted.format(one.name) + (f" ({one.meaning})" if one.meaning else "")
             for one in self.columns
         )
-        return f"a row per {self.rows}: {columns}"
+        return f"{columns}. {self.note}" if self.note else columns
 
 
 def _shown(rows: ColumnTable, name: str, pool: npt.NDArray[Any]) -> npt.NDArray[Any]:

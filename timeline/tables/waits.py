@@ -26,15 +26,14 @@ from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given
 
 COLLECTIVES = Spec(
     "collectives",
-    "rank, kind and group of collectives; sums are over known values, and masked without any. Of a "
-    "rank without single ops, the profiler's sums, without a group",
+    "rank, kind and group of collectives",
     """
     rank
     label kind = Kind: such as AllReduce
     label group = Group
     count
     size_bytes: what the rank puts in
-    moved_bytes = Moved: what it sends over links, as the profiler sums it up
+    moved_bytes = Moved: what it sends over links, by communication.json or analysis.db
     total_ns = Time
     waited_ns: until the last rank arrived
     transfer_ns = Transfer: from its arrival on
@@ -43,6 +42,9 @@ COLLECTIVES = Spec(
     lambda run: _of_ranks(run, _collectives),
     Json("collectives"),
     Method("collectives", by="kind"),
+    note="Sums are over known values, and masked without any; of a rank without single ops they "
+    "are those of `hccl_raw`, without a group. Of a rank with step tables alone, waited_ns and "
+    "transfer_ns are those of `communication.json` if other ranks do not show them",
 )
 COLLECTIVE_GROUPS: Spec = Spec(
     "collective_groups",
@@ -52,7 +54,7 @@ COLLECTIVE_GROUPS: Spec = Spec(
     label group = Group
     count
     size_bytes: what the rank puts in
-    moved_bytes = Moved: what it sends over links, as the profiler sums it up
+    moved_bytes = Moved: what it sends over links, by communication.json or analysis.db
     total_ns = Time
     waited_ns: until the last rank arrived
     transfer_ns = Transfer: from its arrival on
@@ -231,7 +233,7 @@ def _longest_ops(facts: RankFacts) -> Columns:
 
 LINKS = Spec(
     "links",
-    "rank and link; of its HCCL tasks, or without any the profiler's own sums",
+    "rank and link",
     """
     rank, source_rank = From, target_rank = To
     label link: its kind, such as HCCS
@@ -244,6 +246,8 @@ LINKS = Spec(
     lambda run: map(_links, run.facts),
     Json("links"),
     Method("links"),
+    note="Of HCCL tasks, else of `communication_matrix.json` or `analysis.db`, else of MindSpore's "
+    "`hccl_raw`",
 )
 
 
@@ -262,60 +266,39 @@ def _links(facts: RankFacts) -> Columns:
 
 REFERENCE_GB_S: Mapping[str, float] = {"HCCS": 18.0, "RDMA": 12.5}
 """What a link of each kind reaches with large transfers."""
-BANDWIDTH: Mapping[str, type] = {
-    "link": object,
-    "links": int,
-    "size_bytes": int,
-    "total_ns": int,
-    "bandwidth_gb_s": float,
-    "slowest_gb_s": float,
-    "fastest_gb_s": float,
-    "reference_gb_s": float,
-}
 
 
 def bandwidth_table(links: Table) -> Table:
     """Return a row per kind of link that moved data between ranks, the longest first.
 
-    links: how many there are, by their ends and group; bandwidth_gb_s: all of their data by all of
-    their time; slowest_gb_s and fastest_gb_s: of a single one; reference_gb_s: see there.
+    Columns: link, links (how many there are, by their ends and group), size_bytes, total_ns,
+    bandwidth_gb_s (all of their data by all of their time), slowest_gb_s and fastest_gb_s (of a
+    single one), reference_gb_s (see there).
 
     links: rows of LINKS.
     """
     if not len(links):
-        return Table.of_rows(BANDWIDTH, ())
-    moving = (
-        (links["source_rank"] != links["target_rank"])
-        & (links["size_bytes"] > 0)
-        & (links["total_ns"] > 0)
+        return links
+    apart = links["source_rank"] != links["target_rank"]
+    moving = links.take(apart & (links["size_bytes"] > 0) & (links["total_ns"] > 0))
+    amounts = ("size_bytes", "total_ns")
+    one = sum_rows(moving, ("link", "group", "source_rank", "target_rank"), amounts)
+    speed = one["size_bytes"] / one["total_ns"]
+    every = {"links": np.ones(len(one), np.int64), "slowest_gb_s": speed, "fastest_gb_s": speed}
+    kinds = sum_rows(
+        *(Table({**one.columns, **every}), ("link",), ("links", *amounts)),
+        least=("slowest_gb_s",),
+        largest=("fastest_gb_s",),
+        by="total_ns",
     )
-    its = links.take(moving)
-    kinds, kind = np.unique(its["link"].astype(str), return_inverse=True)
-    _, group = np.unique(its["group"].astype(str), return_inverse=True)
-    ends = (np.asarray(its["source_rank"]), np.asarray(its["target_rank"]))
-    one = group_by(len(its), (kind.astype(np.int64), group.astype(np.int64), *ends))
-    kind_of_one = kind[one.first]
-    size_bytes, total_ns = one.sum(its["size_bytes"]), one.sum(its["total_ns"])
-    speeds = size_bytes / total_ns
-    rows = []
-    for code, name in enumerate(kinds.tolist()):
-        of_kind = kind_of_one == code
-        size, time_ns = int(size_bytes[of_kind].sum()), int(total_ns[of_kind].sum())
-        slowest, fastest = float(speeds[of_kind].min()), float(speeds[of_kind].max())
-        rows.append(
-            (
-                name,
-                int(of_kind.sum()),
-                size,
-                time_ns,
-                size / time_ns,
-                slowest,
-                fastest,
-                reference_gb_s(name, fastest),
-            )
-        )
-    rows.sort(key=lambda row: (-row[3], row[0]))
-    return Table.of_rows(BANDWIDTH, rows)
+    ends = zip(kinds["link"].tolist(), kinds["fastest_gb_s"].tolist(), strict=True)
+    return Table(
+        {
+            **kinds.columns,
+            "bandwidth_gb_s": kinds["size_bytes"] / kinds["total_ns"],
+            "reference_gb_s": np.array([reference_gb_s(*one) for one in ends], np.float64),
+        }
+    )
 
 
 def reference_gb_s(kind: str, fastest_gb_s: float) -> float:

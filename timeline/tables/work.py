@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from timeline.analysis.work.work_classes import ClassTimes
 
 _NEARLY_EQUAL = 0.01
-"""Frequencies that differ by less are told as one."""
+"""Frequencies that differ by a smaller share are reported as equal."""
 
 
 COMPUTING_CAUSES = Spec(
@@ -299,8 +299,7 @@ _ROLES = np.array([role.name.lower() for role in TaskRole], object)
 
 TASKS = Spec(
     "tasks",
-    "device task, by rank and start. Tasks that overlap in time count twice in a sum of durations. "
-    "They are read again each time: select some steps of a large profile",
+    "device task, by rank and start",
     """
     rank, graph, step, device, stream
     task: its id on the device
@@ -321,11 +320,12 @@ TASKS = Spec(
     """,
     lambda run: map(_tasks, run.facts),
     method=Method("tasks", questions={"every_task": True}, kept=False),
+    note="Tasks that overlap in time count twice in a sum of durations; `overlap` counts them "
+    "once. They are read again each time: select some steps of a large profile",
 )
 HOST_CALLS = Spec(
     "host_calls",
-    "host call that touches the time of the selection, by rank and start. Calls lie inside others, "
-    "so durations do not add up. They are read again each time",
+    "host call that touches the time of the selection, by rank and start",
     """
     rank
     call: its number, as in `tasks`
@@ -339,6 +339,7 @@ HOST_CALLS = Spec(
     """,
     lambda run: map(_calls, run.facts),
     method=Method("host_calls", questions={"every_call": True}, kept=False),
+    note="Calls lie inside others, so durations do not add up. They are read again each time",
 )
 
 

@@ -198,6 +198,8 @@ def reference_lines() -> Iterator[str]:
     """Yield a row of the reference for each table of the JSON report."""
     for one in TABLES:
         if one.json is not None:
-            meaning = one.json.meaning or one.documented("`{}`") + one.json.more
+            meaning = (
+                one.json.meaning or f"a row per {one.rows}: {one.documented('`{}`')}{one.json.more}"
+            )
             absent = re.sub(r"\b(masked|None)\b", "`null`", meaning)
             yield f"| `{one.json.key}` | {absent} |"

@@ -224,7 +224,7 @@ def _collective_table(collectives: Table) -> Block | None:
 
 
 def _link_matrix(links: Table) -> Block | None:
-    """Bandwidth from each rank (row) to each other (column), all links between them together."""
+    """Return the bandwidth from each rank (row) to each other (column), over all their links."""
     pairs = sum_rows(links, ("source_rank", "target_rank"), _MOVED)
     speed = pairs["size_bytes"] / np.maximum(pairs["total_ns"], 1)
     ends = zip(pairs["source_rank"].tolist(), pairs["target_rank"].tolist(), strict=True)
@@ -417,7 +417,7 @@ def _split_words(parallel: Table) -> str:
 def _alone(row: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a mean step that make up its bar.
 
-    All communication is of collectives if receives are not said_of_chart apart.
+    All communication is of collectives if receives are not recorded apart.
     """
     alone_ns, receive_ns = row["communication_alone_ns"] or 0, row["receive_alone_ns"] or 0
     computing_ns = row["computing_ns"] or 0

@@ -327,7 +327,7 @@ def _collective_section(report: ExportReport) -> Block | None:
 
 
 def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block | None]:
-    """Operators of all ranks together, or collectives: by type, and by name if known."""
+    """Yield operators of all ranks together, or collectives: by type, and by name if known."""
     noun = "collective" if communication else "operator"
     for by_name in (False, True):
         table = total_by_type(figures.operators, by_name=by_name)
