@@ -16,7 +16,6 @@ from timeline.analysis.waits.collectives import NO_KIND
 from timeline.analysis.waits.exposed_waiting import ExposedParts
 from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Int64
-from timeline.columns.distinct import distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
@@ -101,53 +100,41 @@ def _of_ranks(run: Run, of_rank: Callable[[RankFacts, Waits], Columns]) -> Itera
 
 
 def _collectives(facts: RankFacts, waits: Waits) -> Columns:
-    ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
-    if not len(ops):
+    every, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
+    if not len(every):
         return _filed_collectives(facts)
-    nothing = np.zeros(len(ops), np.int64)
-    waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
-    known, transferred = nothing.copy(), nothing.copy()
+    moved = np.zeros(len(every))
     whole = waits.take(waits.transfer_ns != NO_TIME)
-    known[waits.row] = 1
-    transferred[whole.row] = 1
-    waited_ns[waits.row] = waits.waited_ns
-    transfer_ns[whole.row] = whole.transfer_ns
     moved[whole.row] = np.nan_to_num(whole.bandwidth * whole.transfer_ns)
-    timed_ns = np.where(moved > 0, transfer_ns, 0)
-    rows = np.flatnonzero(ops.selected)
-    kinds, kind = np.unique(kind_names(facts, rows), return_inverse=True)
-    pairs, which = distinct_pairs(kind.reshape(-1), ops.group[rows].astype(np.int64))
-    which = which.reshape(-1)
-
-    def total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        summed = np.zeros(len(pairs), values.dtype)
-        np.add.at(summed, which, values[rows])
-        return summed
-
-    def total_known(values: Int64) -> npt.NDArray[Any]:
-        none = total((values != NO_ID).astype(np.int64)) == 0
-        return np.ma.masked_array(total(np.where(values == NO_ID, 0, values)), none)
-
-    carried, over_ns = total(moved), total(timed_ns)
-    unknown, not_whole = total(known) == 0, total(transferred) == 0
-    noted = _noted(facts, kinds[pairs[:, 0]], strings[pairs[:, 1]])
-    filled = noted.any(axis=1) & unknown & not_whole
-    return {
-        "rank": np.full(len(pairs), facts.rank, np.int64),
-        "kind": kinds[pairs[:, 0]],
-        "group": strings[pairs[:, 1]],
-        "count": total(nothing + 1),
-        "size_bytes": total_known(ops.size_bytes),
-        "moved_bytes": total_known(ops.moved_bytes),
-        "total_ns": total(ops.end_ns - ops.start_ns),
-        "waited_ns": np.ma.masked_array(
-            np.where(filled, noted[:, 0], total(waited_ns)), unknown & ~filled
-        ),
-        "transfer_ns": np.ma.masked_array(
-            np.where(filled, noted[:, 1], total(transfer_ns)), not_whole & ~filled
-        ),
-        "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
+    rows, ops = np.flatnonzero(every.selected), _ops(facts, waits)
+    of_ops = {
+        **ops,
+        "group": strings[every.group[rows]],
+        "count": np.ones(len(rows), np.int64),
+        "total_ns": ops["duration_ns"],
+        "moved_bytes": given(every.moved_bytes[rows], NO_ID),
+        "moved": moved[rows],
+        "moving_ns": np.where(moved[rows] > 0, np.ma.filled(ops["transfer_ns"], 0), 0),
     }
+    order = np.lexsort((every.group[rows], ops["kind"].astype(str)))
+    names = ("count", "size_bytes", "moved_bytes", "total_ns", "waited_ns", "transfer_ns")
+    sums = sum_rows(
+        Table(of_ops).take(order), ("rank", "kind", "group"), (*names, "moved", "moving_ns")
+    )
+    noted = _noted(facts, sums["kind"], sums["group"])
+    unknown = [np.ma.getmaskarray(sums[name]) for name in ("waited_ns", "transfer_ns")]
+    filled = noted.any(axis=1) & unknown[0] & unknown[1]
+    columns = {
+        **sums.columns,
+        "bandwidth_gb_s": np.ma.masked_array(
+            sums["moved"] / np.maximum(sums["moving_ns"], 1), sums["moving_ns"] == 0
+        ),
+    }
+    for at, name in enumerate(("waited_ns", "transfer_ns")):
+        columns[name] = np.ma.masked_array(
+            np.where(filled, noted[:, at], np.ma.getdata(sums[name])), unknown[at] & ~filled
+        )
+    return columns
 
 
 def _noted(
