@@ -185,7 +185,7 @@ FRAMEWORK = Spec(
     label name
     text type
     block_dim: how many blocks it is split into
-    text inputs: a list of {format, type, shape}
+    text inputs: a list of objects with `format`, `type` and `shape`
     text outputs: as inputs
     """,
     lambda run: map(_described, run.facts),
