@@ -92,7 +92,7 @@ def check_export(made: LoadedExport, *, selects: bool = False) -> None:
         if free_ns is not None and idle_ns is not None:
             free = idle_ns + (row["copies_ns"] or 0) + (row["outside_ns"] or 0)
             _promise(free == free_ns, f"copies, outside and idle are not free: {row}")
-        alone, all_ns = row.not_overlapped_ns or 0, row.communication_ns or 0
+        alone, all_ns = row["not_overlapped_ns"] or 0, row["communication_ns"] or 0
         _promise(alone <= all_ns, f"more is not overlapped: {row}")
     if len(made.files) == 1 and not report.resolutions:
         _check_parts_of_time(made, selects=selects)
