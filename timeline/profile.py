@@ -13,11 +13,10 @@ import numpy as np
 
 from timeline.declarations import fill, with_keywords
 from timeline.errors import in_python
-from timeline.keywords import ReadingKeywords, SelectionKeywords
+from timeline.keywords import ReadingKeywords
 from timeline.library.tables import ProfileTables
 from timeline.options import ReadingOptions
 from timeline.progress import Silent
-from timeline.selection import Selection
 from timeline.sources.files.remote_path import is_url
 from timeline.sources.finding.discovery import FIND_FOR_EXPORT, FindingOptions
 from timeline.sources.finding.packed import discover_unpacked
@@ -62,35 +61,6 @@ class Profile(ProfileTables):
                 ),
             }
         )
-
-    @with_keywords(SelectionKeywords, Selection)
-    def advice(
-        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
-    ) -> Table:
-        """Return a row per number beyond its threshold, with what to do about it, the worst first.
-
-        Columns: about (its subject), rank, stage, source_rank, target_rank, link and op (what it
-        concerns), value and mean (of its kind, if it is compared with that) in unit, share (the
-        number compared with the threshold; the value if there is none), threshold, text (a
-        sentence). Unknown values and those that do not apply are masked or None.
-
-        Raises:
-            TimelineError: as `overlap`.
-        """
-        return self._measure(selection, keywords).figures.advice
-
-    @with_keywords(SelectionKeywords, Selection)
-    def omissions(
-        self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
-    ) -> Table:
-        """Return the records of the selection that are in no figure: rank, reason, rows, loss.
-
-        loss is 1 if they could not be read, and 0 if other records say the same.
-
-        Raises:
-            TimelineError: as `overlap`.
-        """
-        return self._measure(selection, keywords).omissions
 
     def __enter__(self) -> Profile:
         return self

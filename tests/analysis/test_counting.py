@@ -35,8 +35,9 @@ NO_COPIES = ("kernel-details", "summary-directory", "mindspore-text", "mindspore
 
 
 def whole(report: ExportReport, rank: int = 0) -> dict[str, Any]:
-    (row,) = (row for row in report.overlap if (row.rank, row.step) == (rank, None))
-    return row.to_dict()
+    rows: list[dict[str, Any]] = report.figures.in_json()["overlap"]
+    (row,) = (row for row in rows if (row["rank"], row["step"]) == (rank, None))
+    return row
 
 
 def exported(profile: Path, into: Path, **options: Any) -> ExportReport:
@@ -141,7 +142,8 @@ def test_time_outside_is_of_the_whole_capture_alone(shelf: ProfileShelf, tmp_pat
     (row, _) = report.verdict.ranks.to_dicts()
     assert row["span_ns"] == row["computing_ns"] + row["not_overlapped_ns"] + row["free_ns"]
     assert 0 < row["before_ns"] <= row["outside_ns"] == outside_ns
-    assert all(one.outside_ns == 0 for one in report.overlap if one.step is not None)
+    steps = [row for row in report.figures.in_json()["overlap"] if row["step"] is not None]
+    assert {row["outside_ns"] for row in steps} == {0}
     for selection in (Selection(ranks=0), Selection(ranks=0, layers="steps")):
         for kind in (Kind.SUMMARY, Kind.DETAIL):
             part = exported(profile.path, tmp_path, selection=selection, kind=kind)
@@ -405,5 +407,5 @@ def test_every_column_of_the_vendor_stays(shelf: ProfileShelf, tmp_path: Path) -
     report = exported(profile.path, tmp_path, csv=tmp_path / "steps.csv")
     with (tmp_path / "steps.csv").open(encoding="utf-8", newline="") as table:
         rows = list(csv.DictReader(table))
-    steps = [one for one in report.overlap if one.step is not None]
-    assert [Decimal(row["Free"]) * 1000 for row in rows] == [one.free_ns for one in steps]
+    free_ns = report.figures.steps["free_ns"].tolist()
+    assert [Decimal(row["Free"]) * 1000 for row in rows] == free_ns

@@ -7,7 +7,6 @@ import inspect
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -150,8 +149,7 @@ def test_a_run_without_device_records_is_told() -> None:
     """And nothing is compared with it."""
     figures = made_report(2, 3).figures
     nothing = np.zeros(0, np.int64)
-    empty = replace(
-        figures,
+    empty = figures.with_tables(
         overlap=figures.overlap.take(nothing),
         steps=figures.steps.take(nothing),
         operators=figures.operators.take(nothing),
@@ -290,7 +288,7 @@ def _report(ranks: int, steps: int, **more: Any) -> timeline.ComparisonReport:
     base, new = made_report(ranks, steps, **more), made_report(ranks, steps, **more)
     longer = new.figures.operators
     times = {name: longer[name] * 2 for name in ("total_ns",)}
-    slower = replace(new.figures, operators=Table({**longer.columns, **times}))
+    slower = new.figures.with_tables(operators=Table({**longer.columns, **times}))
     word = more.get("word", "")
     return timeline.ComparisonReport(
         Comparison.of(base.figures, slower),

@@ -196,9 +196,11 @@ def takes_a_selection(name: str) -> bool:
 TABLES = [
     name
     for name, method in inspect.getmembers(timeline.Profile, inspect.isfunction)
-    if not name.startswith("_") and takes_a_selection(name) and name != "estimate_gain"
+    if not name.startswith("_")
+    and takes_a_selection(name)
+    and name not in ("estimate_gain", "table")
 ]
-"""All methods of a profile that give tables of what is selected."""
+"""All methods of a profile that give one table of what is selected."""
 
 
 @pytest.mark.parametrize("name", [*TABLES, "estimate_gain"])

@@ -23,6 +23,7 @@ from tests.support.public_names import members
 from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser, build_parser, build_show_parser
 from timeline.profile import open_profile
+from timeline.verdict.figures import reference_lines
 from timeline.viewer.startup import queries_text
 
 README = ROOT / "README.md"
@@ -33,6 +34,7 @@ REFERENCE, LAYOUTS_PAGE, VIEWING, LIBRARY = (
 )
 HELP = "<!-- help -->\n```text\n", "```\n<!-- /help -->"
 JSON = "<!-- json -->\n", "<!-- /json -->"
+TABLES = "<!-- tables -->\n", "<!-- /tables -->"
 CONSOLE = re.compile(r"(?<=^```console\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 SHELL = re.compile(r"(?<=^```sh\n).*?(?=^```$)", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)]+)\)")
@@ -217,6 +219,11 @@ def test_the_reference_names_every_key_of_the_json(
     described = text.partition(JSON[0])[2].partition(JSON[1])[0]
     assert {"resolution_ns", "spread", "evidence", "delta_ns"} <= keys
     assert {key for key in keys if f"`{key}`" not in described} == set()
+
+
+def test_the_reference_lists_every_table_of_the_json() -> None:
+    """As its declaration says what rows and columns are."""
+    assert_held("".join(f"{line}\n" for line in reference_lines()), REFERENCE, TABLES)
 
 
 def test_the_page_of_layouts_says_what_each_holds(layouts: dict[str, ReadLayout]) -> None:

@@ -65,9 +65,11 @@ class Export:
 
     def overlap(self, rank: int, step: int | None) -> dict[str, int]:
         """The four sums of the report, in ns, by row."""
-        (row,) = (row for row in self.report.overlap if (row.rank, row.step) == (rank, step))
-        sums = row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns
-        return {name: time_ns or 0 for name, time_ns in zip(OVERLAP_ROWS, sums, strict=True)}
+        rows = self.report.figures.in_json()["overlap"]
+        (row,) = (row for row in rows if (row["rank"], row["step"]) == (rank, step))
+        parts = ("computing", "communication", "not_overlapped", "free")
+        sums = [row[f"{part}_ns"] or 0 for part in parts]
+        return dict(zip(OVERLAP_ROWS, sums, strict=True))
 
 
 def export_of(capture: str, target: Path) -> Export:

@@ -83,14 +83,16 @@ def check_export(made: LoadedExport, *, selects: bool = False) -> None:
             _promise(output.size_bytes <= report.limit_bytes, "the limit of bytes is exceeded")
         if report.max_events:
             _promise(output.elements <= report.max_events, "the limit of events is exceeded")
-    for row in report.overlap:
-        numbers = (row.computing_ns, row.communication_ns, row.not_overlapped_ns, row.free_ns)
+    for row in report.figures.in_json()["overlap"]:
+        numbers = [row[f"{name}_ns"] for name in ("computing", "communication", "not_overlapped")]
+        free_ns, idle_ns = row["free_ns"], row["idle_ns"]
+        numbers.append(free_ns)
         _promise(min(one or 0 for one in numbers) >= 0, f"a part of time is negative: {row}")
-        _promise((row.free_ns is None) <= (row.idle_ns is None), f"idle of unknown free: {row}")
-        if row.free_ns is not None and row.idle_ns is not None:
-            free = row.idle_ns + (row.copies_ns or 0) + (row.outside_ns or 0)
-            _promise(free == row.free_ns, f"copies, outside and idle are not free: {row}")
-        alone, all_ns = row.not_overlapped_ns or 0, row.communication_ns or 0
+        _promise((free_ns is None) <= (idle_ns is None), f"idle of unknown free: {row}")
+        if free_ns is not None and idle_ns is not None:
+            free = idle_ns + (row["copies_ns"] or 0) + (row["outside_ns"] or 0)
+            _promise(free == free_ns, f"copies, outside and idle are not free: {row}")
+        alone, all_ns = row["not_overlapped_ns"] or 0, row["communication_ns"] or 0
         _promise(alone <= all_ns, f"more is not overlapped: {row}")
     if len(made.files) == 1 and not report.resolutions:
         _check_parts_of_time(made, selects=selects)
@@ -112,28 +114,25 @@ def _check_parts_of_time(made: LoadedExport, *, selects: bool) -> None:
         return
     # Of ranks without tasks the parts are drawn step by step, from tables.
     filed = {one.rank for one in made.report.ranks if not one.tasks}
-    for told in made.report.overlap:
-        if told.step is not None or told.rank in filed:
+    for told in made.report.figures.overlap.to_dicts():
+        rank = told["rank"]
+        if rank in filed:
             continue
         drawn = {
             name: rows[way]
             for name in _PARTS
-            if (way := (f"Rank {told.rank}", "Overlap Analysis", name)) in rows
+            if (way := (f"Rank {rank}", "Overlap Analysis", name)) in rows
         }
         if not drawn:
             continue
         for name, key in _PARTS.items():
             length = drawn[name].busy_ns if name in drawn else 0
-            _promise(
-                length == getattr(told, key), f"rank {told.rank}: {name} is {length}, told {told}"
-            )
+            _promise(length == told[key], f"rank {rank}: {name} is {length}, told {told}")
         total = sum(one.busy_ns for one in drawn.values())
         span = max(one.last_ns for one in drawn.values()) - min(
             one.first_ns for one in drawn.values()
         )
-        _promise(
-            selects or total == span, f"rank {told.rank}: its parts are {total} ns of {span} ns"
-        )
+        _promise(selects or total == span, f"rank {rank}: its parts are {total} ns of {span} ns")
 
 
 def check_resolutions(rows: Sequence[ResolutionRow], totals: TraceTotals) -> None:

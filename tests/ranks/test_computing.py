@@ -22,7 +22,8 @@ from timeline.ranks.rank_work import (
 from timeline.records.tables import AI_CORE_FREQUENCY
 from timeline.selection import Align, Selection
 from timeline.sources.source import ReadRequest
-from timeline.tables.work import computing_sentences, computing_table
+from timeline.tables.work import COMPUTING_CAUSES, computing_sentences
+from timeline.verdict.figures import Figures
 
 SAMPLED = ("torch-text", "torch-db", "mindstudio", "msprof-sqlite")
 CAUSES = RankRequest(Selection(), draw=False, questions=Questions(causes=True))
@@ -77,7 +78,7 @@ def test_a_slower_rank_is_told_by_its_frequency_or_its_operators(shelf: ProfileS
         (None, "operators", " per step; the frequency is not recorded."),
     ):
         slower = _facts(shelf, slower=1.12, megahertz=megahertz)
-        table = computing_table([usual, slower])
+        table = COMPUTING_CAUSES.of_run(Figures(facts=[usual, slower]))
         assert table["cause"].tolist() == [None, cause]
         (sentence,) = computing_sentences(table)
         # Tasks of two streams overlap, so computing is longer by less than each task.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +21,7 @@ def report(word: str = "", *, factor: int = 3) -> ComparisonReport:
     base = made_report(2, 6, word=word, names=30).figures
     times = base.operators["total_ns"].copy()
     times[::10] *= factor
-    new = replace(base, operators=Table({**base.operators.columns, "total_ns": times}))
+    new = base.with_tables(operators=Table({**base.operators.columns, "total_ns": times}))
     gate = Gate.of(0.05, np.array([100] * 9), np.array([120] * 9), (0, 0))
     comparison = Comparison.of(base, new)
     warnings = (f"a warning {word}",)

@@ -28,7 +28,6 @@ from timeline.reports.terminal import LEAST_WIDTH, PIPE_WIDTH, Display, render_b
 from timeline.reports.terminal_comparison import comparison_text
 from timeline.reports.terminal_verdict import filed_text, idle_grid, verdict_text
 from timeline.tables.table import Table
-from timeline.verdict.figures import Figures
 
 NEXT = "tlexport run --ranks 1 --steps 2 --kind detail"
 DISPLAYS = [
@@ -151,7 +150,7 @@ def test_no_paths_of_the_machine() -> None:
     found = read_back(filed_of(report))
     assert found.figures is not None
     shown = {"steps", "longest_ops", "waited_for"}
-    for one in fields(Figures):
+    for one in fields(found.figures):
         table = getattr(found.figures, one.name)
         assert one.name in shown or not isinstance(table, Table) or not len(table)
 

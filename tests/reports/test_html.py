@@ -140,7 +140,7 @@ def test_warm_up_does_not_flatten_what_comes_behind() -> None:
             "idle_ns",
         )
     }
-    figures = replace(report.figures, steps=Table({**steps.columns, **slow}))
+    figures = report.figures.with_tables(steps=Table({**steps.columns, **slow}))
     slower = replace(report, figures=figures, verdict=Verdict.of(figures))
     drawn = draw_steps(StepGrid.of(figures), None)
     assert drawn is not None
@@ -330,8 +330,7 @@ def test_a_report_of_nothing_has_a_page() -> None:
 def test_where_nothing_takes_time_there_is_a_page(ranks: int) -> None:
     """The device ran outside of all steps, of which each began and ended at once."""
     made = made_report(ranks, 3)
-    figures = replace(
-        made.figures,
+    figures = made.figures.with_tables(
         overlap=_without_time(made.figures.overlap),
         steps=_without_time(made.figures.steps),
     )

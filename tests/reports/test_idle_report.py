@@ -51,7 +51,7 @@ def test_the_table_has_a_row_for_each_cause_longest_first(report: ExportReport) 
 
 def test_the_page_has_the_same_sums(report: ExportReport) -> None:
     """Sums of the tables by cause and by rank are the idle time of all ranks."""
-    idle_ns = sum(row.idle_ns or 0 for row in report.overlap if row.step is None)
+    idle_ns = sum(row["idle_ns"] or 0 for row in report.figures.overlap.to_dicts())
     page = read(render_export_page(report))
     for name in ("idle", "idle-ranks"):
         assert sum(map(int, page.column(name, "Time"))) == idle_ns

@@ -21,7 +21,7 @@ from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_tex
 from timeline.tables.table import Table
 from timeline.tables.times import PARTS
 from timeline.units import spell_share, spell_short
-from timeline.verdict.findings import ReportedFindings
+from timeline.verdict.figures import TABLES, Figures
 from timeline.verdict.verdict import Verdict
 
 WIDTHS = (60, 80, 120)
@@ -48,16 +48,14 @@ def many(report: ExportReport, ranks: int) -> ExportReport:
         {**step, "rank": rank, "span_ns": span_ns, "period_ns": span_ns, "ordinary": 1}
         for rank, span_ns in spans_ns.items()
     ]
-    figures = replace(
-        report.figures,
-        overlap=table_of(overlap),
-        steps=table_of(steps),
-        exposed=Table({}),
-        exposed_steps=Table({}),
-        findings=ReportedFindings(),
-        culprit=None,
-        waiting=report.figures.waiting.take(slice(0)),
-        waited_for=Table({}),
+    figures = Figures(
+        {
+            **{spec.name: report.figures[spec.name] for spec in TABLES},
+            **dict.fromkeys(("exposed", "exposed_steps", "waited_for"), Table({})),
+            "overlap": table_of(overlap),
+            "steps": table_of(steps),
+            "waiting": report.figures.waiting.take(slice(0)),
+        }
     )
     return replace(report, figures=figures, verdict=Verdict.of(figures))
 
@@ -187,7 +185,7 @@ def test_many_steps_are_few_lines(report: ExportReport) -> None:
     ]
     columns: dict[str, Any] = {name: np.array([row[name] for row in rows]) for name in names}
     columns["graph"] = np.ma.masked_array(columns["step"], True)
-    figures = replace(report.figures, steps=Table(columns), exposed_steps=Table({}))
+    figures = report.figures.with_tables(steps=Table(columns), exposed_steps=Table({}))
     changed = replace(report, figures=figures, verdict=Verdict.of(figures))
     text = plain(said(changed, Display(120, "utf-8", True), verbose=True))
     steps = [int(found) for found in re.findall(r"^ *(\d+) +\d+ +5\.\d\d us", text, re.MULTILINE)]
@@ -201,7 +199,7 @@ def test_names_are_shown_and_not_obeyed(report: ExportReport) -> None:
     operators = report.figures.operators
     names = operators["type"].copy()
     names[:] = name
-    figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
+    figures = report.figures.with_tables(operators=Table({**operators.columns, "type": names}))
     changed = replace(report, figures=figures, verdict=Verdict.of(figures))
     for encoding in ("utf-8", "ascii"):
         text = said(changed, Display(200, encoding, False))
@@ -213,7 +211,7 @@ def test_wide_characters_keep_columns_aligned(report: ExportReport) -> None:
     operators = report.figures.operators
     names = operators["type"].copy()
     names[np.flatnonzero(operators["communication"] == 0)[:2]] = "矩阵乘"
-    figures = replace(report.figures, operators=Table({**operators.columns, "type": names}))
+    figures = report.figures.with_tables(operators=Table({**operators.columns, "type": names}))
     changed = replace(report, figures=figures, verdict=Verdict.of(figures))
     text = plain(said(changed, Display(120, "ascii", True)))
     assert "\\u77e9\\u9635\\u4e58" in text

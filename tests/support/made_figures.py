@@ -8,7 +8,9 @@ import numpy as np
 
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile, RankReport
-from timeline.tables.table import Table
+from timeline.tables.operators import OPERATORS
+from timeline.tables.table import Spec, Table
+from timeline.tables.waits import COLLECTIVES, LINKS, LONGEST_OPS, WAITED_FOR, WAITING
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import Verdict
 
@@ -24,14 +26,16 @@ def made_report(
     """
     chance = np.random.default_rng(1)
     figures = Figures(
-        overlap=(overlap := _overlap(chance, ranks, steps)),
-        steps=_steps(chance, overlap, steps, phases=phases),
-        operators=_operators(chance, ranks, names, word),
-        longest_ops=_longest_ops(chance, ranks, word),
-        waiting=_waiting(chance, ranks),
-        waited_for=_waited_for(chance, ranks),
-        collectives=_collectives(chance, ranks, word),
-        links=_links(chance, ranks, word),
+        {
+            "overlap": (overlap := _overlap(chance, ranks, steps)),
+            "steps": _steps(chance, overlap, steps, phases=phases),
+            "operators": _operators(chance, ranks, names, word),
+            "longest_ops": _longest_ops(chance, ranks, word),
+            "waiting": filled(WAITING, chance, rank=np.arange(ranks)),
+            "waited_for": _waited_for(chance, ranks),
+            "collectives": _collectives(chance, ranks, word),
+            "links": _links(chance, ranks, word),
+        }
     )
     return ExportReport(
         kind="summary",
@@ -59,7 +63,6 @@ def made_report(
             )
             for rank in range(ranks)
         ),
-        overlap=(),
         steps=tuple(range(1, steps + 1)),
         figures=figures,
         verdict=Verdict.of(figures),
@@ -129,69 +132,56 @@ def _operators(chance: np.random.Generator, ranks: int, names: int, word: str) -
     scope = "Default/" + "scope/" * 8
     runs, shortest_ns = chance.integers(1, 100, count), chance.integers(1, 1000, count)
     longest_ns = shortest_ns + chance.integers(0, 100_000, count)
-    return Table(
-        {
-            "rank": np.repeat(np.arange(ranks), names),
-            "communication": (number % 10 == 0).astype(np.int64),
-            "type": np.array([f"Type{at % 40}{word}" for at in number.tolist()], object),
-            "core": np.array([f"AI_CORE{word}"] * count, object),
-            "name": np.array([f"{scope}op{at}{word}" for at in number.tolist()], object),
-            "shapes": np.array([f"{at},8{word}" for at in number.tolist()], object),
-            "count": runs,
-            "total_ns": runs * (shortest_ns + longest_ns) // 2,
-            "shortest_ns": shortest_ns,
-            "longest_ns": longest_ns,
-            "waited_ns": chance.integers(0, 10_000, count),
-        }
+    return filled(
+        OPERATORS,
+        chance,
+        word,
+        rank=np.repeat(np.arange(ranks), names),
+        communication=(number % 10 == 0).astype(np.int64),
+        type=np.array([f"Type{at % 40}{word}" for at in number.tolist()], object),
+        name=np.array([f"{scope}op{at}{word}" for at in number.tolist()], object),
+        shapes=np.array([f"{at},8{word}" for at in number.tolist()], object),
+        count=runs,
+        total_ns=runs * (shortest_ns + longest_ns) // 2,
+        shortest_ns=shortest_ns,
+        longest_ns=longest_ns,
     )
 
 
-def _waiting(chance: np.random.Generator, ranks: int) -> Table:
-    names = (
-        "shared",
-        "alone",
-        "times_last",
-        "waited_ns",
-        "caused_ns",
-        "slowest_ns",
-    )
-    columns = {name: chance.integers(1, MILLISECOND_NS, ranks) for name in names}
-    return Table({"rank": np.arange(ranks), **columns})
+def filled(spec: Spec, chance: np.random.Generator, word: str = "", **columns: np.ndarray) -> Table:
+    """A table of a declaration: columns that are not given hold numbers at random, or a word."""
+    count = len(next(iter(columns.values())))
+    for name, kind in spec.kinds.items():
+        if name not in columns:
+            text = np.full(count, f"{name}{word}", object)
+            columns[name] = text if kind is object else chance.integers(1, MILLISECOND_NS, count)
+    return Table({name: columns[name] for name in spec.kinds})
 
 
 def _waited_for(chance: np.random.Generator, ranks: int) -> Table:
     """Each rank waited for the two behind it."""
     rank = np.repeat(np.arange(ranks), 2)
     whom = (rank + np.tile([1, 2], ranks)) % ranks
-    told = rank != whom
-    rank, whom = rank[told], whom[told]
-    return Table(
-        {
-            "rank": rank,
-            "waited_for_rank": np.ma.masked_equal(whom, -1),
-            "profiled": np.full(len(rank), True, object),
-            "times": np.full(len(rank), 3),
-            "waited_ns": chance.integers(1, MILLISECOND_NS, len(rank)),
-        }
+    others = rank != whom
+    profiled = np.full(int(others.sum()), True, object)
+    return filled(
+        WAITED_FOR, chance, rank=rank[others], waited_for_rank=whom[others], profiled=profiled
     )
 
 
 def _collectives(chance: np.random.Generator, ranks: int, word: str) -> Table:
     waited_ns, transfer_ns = chance.integers(1, MILLISECOND_NS, (2, ranks))
     speed = chance.random(ranks) * 50
-    return Table(
-        {
-            "rank": np.arange(ranks),
-            "kind": np.array([f"AllReduce{word}"] * ranks, object),
-            "group": np.array([f"Group {rank % 3}{word}" for rank in range(ranks)], object),
-            "count": np.full(ranks, 5),
-            "size_bytes": chance.integers(1, 10**9, ranks),
-            "moved_bytes": chance.integers(1, 10**9, ranks),
-            "total_ns": waited_ns + transfer_ns,
-            "waited_ns": waited_ns,
-            "transfer_ns": transfer_ns,
-            "bandwidth_gb_s": np.ma.masked_array(speed, speed < 1),
-        }
+    return filled(
+        COLLECTIVES,
+        chance,
+        word,
+        rank=np.arange(ranks),
+        group=np.array([f"Group {rank % 3}{word}" for rank in range(ranks)], object),
+        total_ns=waited_ns + transfer_ns,
+        waited_ns=waited_ns,
+        transfer_ns=transfer_ns,
+        bandwidth_gb_s=np.ma.masked_array(speed, speed < 1),
     )
 
 
@@ -199,33 +189,31 @@ def _links(chance: np.random.Generator, ranks: int, word: str) -> Table:
     source = np.repeat(np.arange(ranks), 2)
     size_bytes = chance.integers(1, 10**9, len(source))
     total_ns = chance.integers(1, MILLISECOND_NS, len(source))
-    return Table(
-        {
-            "rank": source,
-            "source_rank": source,
-            "target_rank": (source + np.tile([1, 2], ranks)) % ranks,
-            "link": np.array([f"HCCS{word}"] * len(source), object),
-            "count": np.full(len(source), 8),
-            "size_bytes": size_bytes,
-            "total_ns": total_ns,
-            "bandwidth_gb_s": size_bytes / total_ns,
-            "group": np.full(len(source), None, object),
-            "numbered_in": np.full(len(source), "run", object),
-        }
+    return filled(
+        LINKS,
+        chance,
+        rank=source,
+        source_rank=source,
+        target_rank=(source + np.tile([1, 2], ranks)) % ranks,
+        link=np.full(len(source), f"HCCS{word}", object),
+        size_bytes=size_bytes,
+        total_ns=total_ns,
+        bandwidth_gb_s=size_bytes / total_ns,
+        group=np.full(len(source), None, object),
+        numbered_in=np.full(len(source), "run", object),
     )
 
 
 def _longest_ops(chance: np.random.Generator, ranks: int, word: str) -> Table:
     count = ranks * 20
-    given = np.ma.masked_array(np.ones(count, np.int64), np.zeros(count, np.bool_))
-    return Table(
-        {
-            "rank": np.repeat(np.arange(ranks), 20),
-            "name": np.array([f"hcom_allReduce_{at}{word}" for at in range(count)], object),
-            "group": np.array([f"group{word}"] * count, object),
-            "graph": given,
-            "step": given,
-            "start_ns": chance.integers(0, 10**9, count),
-            "duration_ns": chance.integers(1, 10**7, count),
-        }
+    ones = np.ones(count, np.int64)
+    return filled(
+        LONGEST_OPS,
+        chance,
+        word,
+        rank=np.repeat(np.arange(ranks), 20),
+        name=np.array([f"hcom_allReduce_{at}{word}" for at in range(count)], object),
+        graph=ones,
+        step=ones,
+        duration_ns=chance.integers(1, 10**7, count),
     )

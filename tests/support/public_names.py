@@ -18,8 +18,10 @@ def members() -> Iterator[tuple[str, Any]]:
             own = (
                 base for base in reversed(found.__mro__) if base.__module__.startswith("timeline.")
             )
-            for member, one in sorted(
-                {k: v for base in own for k, v in vars(base).items()}.items()
-            ):
-                if not member.startswith("_") and (callable(one) or isinstance(one, property)):
+            declared = {name: one for base in own for name, one in vars(base).items()}
+            for member in sorted(declared):
+                one = getattr(found, member)
+                if member.startswith("_") or isinstance(declared[member], classmethod):
+                    continue
+                if callable(one) or isinstance(one, property):
                     yield f"{name}.{member}", one

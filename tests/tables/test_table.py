@@ -1,10 +1,11 @@
-"""Proves that a table says the same as rows, as CSV and in a notebook."""
+"""Proves that a table is the same as rows, as CSV, in a notebook and in frames."""
 
 from __future__ import annotations
 
 import csv
 import io
 import unicodedata
+from typing import Any
 
 import numpy as np
 import pytest
@@ -84,27 +85,75 @@ def test_tables_of_other_columns_are_not_equal() -> None:
     assert table != columns
 
 
-def test_a_notebook_obeys_nothing() -> None:
-    """Names are escaped, and a long table is cut with a note."""
-    rows: list[tuple[int | None, str]] = [(None, "<script>")] * (MOST_ROWS_SHOWN + 5)
-    shown = _table(rows)._repr_html_()
-    assert "<script>" not in shown
-    assert shown.count("&lt;script&gt;") == MOST_ROWS_SHOWN
-    assert "5 more rows" in shown
+# -- in other libraries and notebooks --------------------------------------------------------------
 
 
-@pytest.mark.parametrize("library", ["pandas", "polars", "pyarrow"])
-def test_frames(library: str) -> None:
-    """Frames of other libraries keep integers with gaps exact."""
-    pytest.importorskip(library)
-    table = _table([(None, "a"), (2**62 + 1, "b")])
-    if library == "pandas":
-        found = table.to_pandas().to_dict("list")
-    else:
-        frame = table.to_polars() if library == "polars" else table.to_arrow()
-        found = {
-            name: frame[name].to_list() if library == "polars" else frame[name].to_pylist()
-            for name in ("number", "name")
+INT64 = np.iinfo(np.int64)
+
+
+def made(rows: int = 4) -> Table:
+    """Every kind of column: extreme numbers, gaps, names of several scripts and none."""
+    at = slice(rows)
+    return Table(
+        {
+            "whole": np.array([INT64.min, -1, 0, INT64.max])[at],
+            "gaps": np.ma.masked_array([2**62, 2, 3, 4], [False, True, False, True])[at],
+            "share": np.array([0.0, 0.1, 1 / 3, -1.5])[at],
+            "share_gaps": np.ma.masked_array([0.25, 2.0, 0.5, 1.0], [False, True, False, True])[at],
+            "name": np.array(['矩阵乘 "a,b"', "", None, "<Mul>\n🧮"], object)[at],
         }
-    assert found["number"][1] == 2**62 + 1
-    assert found["name"] == ["a", "b"]
+    )
+
+
+FRAME_ROWS: list[dict[str, Any]] = [
+    {"whole": INT64.min, "gaps": 2**62, "share": 0.0, "share_gaps": 0.25, "name": '矩阵乘 "a,b"'},
+    {"whole": -1, "gaps": None, "share": 0.1, "share_gaps": None, "name": ""},
+    {"whole": 0, "gaps": 3, "share": 1 / 3, "share_gaps": 0.5, "name": None},
+    {"whole": INT64.max, "gaps": None, "share": -1.5, "share_gaps": None, "name": "<Mul>\n🧮"},
+]
+sizes = pytest.mark.parametrize("rows", [0, 1, 4])
+
+
+@sizes
+def test_pandas(rows: int) -> None:
+    """Columns have the same dtype whatever they hold, and no integer becomes a float."""
+    pd = pytest.importorskip("pandas", reason="pandas is not installed")
+    frame = made(rows).to_pandas()
+    assert [str(dtype) for dtype in frame.dtypes] == [
+        *("int64", "Int64", "float64", "Float64", "string")
+    ]
+    found = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    assert found == FRAME_ROWS[:rows]
+    assert isinstance(frame.index, pd.RangeIndex)
+    assert frame["gaps"].sum() == sum(row["gaps"] or 0 for row in FRAME_ROWS[:rows])
+
+
+@sizes
+def test_arrow(rows: int) -> None:
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    table = made(rows).to_arrow()
+    assert table.schema.types == [
+        *(pa.int64(), pa.int64(), pa.float64(), pa.float64(), pa.string())
+    ]
+    assert table.to_pylist() == FRAME_ROWS[:rows]
+
+
+@sizes
+def test_polars(rows: int) -> None:
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    frame = made(rows).to_polars()
+    assert frame.dtypes == [pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.String]
+    assert frame.to_dicts() == FRAME_ROWS[:rows]
+
+
+def test_html() -> None:
+    """Names are shown and never obeyed; of a long table the first rows are shown, and how many."""
+    shown = made()._repr_html_()
+    assert shown.count("<tr>") == 1 + len(FRAME_ROWS)
+    assert "&lt;Mul&gt;" in shown
+    assert "<Mul>" not in shown
+    assert "None" not in shown
+    long = Table({"row": np.arange(MOST_ROWS_SHOWN + 7)})._repr_html_()
+    assert long.count("<tr>") == 1 + MOST_ROWS_SHOWN
+    assert "and 7 more rows" in long
+    assert "<tr>" in Table({"row": np.arange(0)})._repr_html_()

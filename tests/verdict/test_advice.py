@@ -11,30 +11,23 @@ from hypothesis import strategies as st
 
 from timeline.tables.flops import FLOPS
 from timeline.tables.parallel import PARALLEL, PARALLEL_TIMES, STEP_TRACE
-from timeline.tables.table import Table
+from timeline.tables.table import Spec, Table
+from timeline.tables.waits import LINKS
 from timeline.verdict.advice import (
+    ABOUT_DATA,
+    ADVICE,
     COMMUNICATING,
     FROM_MEAN,
-    advice_table,
-    cluster_advice,
+    STEP_INTERVAL,
     mean_rows,
 )
+from timeline.verdict.figures import Figures
 
-LINKS = {
-    "rank": int,
-    "source_rank": int,
-    "target_rank": int,
-    "link": object,
-    "size_bytes": int,
-    "total_ns": int,
-    "bandwidth_gb_s": float,
-    "numbered_in": object,
-}
 Row = dict[str, Any]
 
 
-def table(kinds: dict[str, type], rows: Sequence[Row]) -> Table:
-    return Table.of_rows(kinds, [[row.get(name) for name in kinds] for row in rows])
+def table(spec: Spec, rows: Sequence[Row]) -> Table:
+    return spec.of_rows([row.get(name) for name in spec.kinds] for row in rows)
 
 
 def advise(
@@ -44,16 +37,22 @@ def advise(
     parallel: Sequence[Row] = (),
     times: Sequence[Row] = (),
 ) -> list[Row]:
-    """What is advised, the worst first, without what is not known."""
-    found = cluster_advice(
-        table(dict(STEP_TRACE), step_trace),
-        table(dict(FLOPS), flops),
-        table(LINKS, links),
-        table(dict(PARALLEL), parallel),
-        table(dict(PARALLEL_TIMES), times),
+    """The advice on clusters, the worst first, without what is not known."""
+    figures = Figures(
+        {
+            "step_trace": table(STEP_TRACE, step_trace),
+            "flops": table(FLOPS, flops),
+            "links": table(LINKS, links),
+            "parallel": table(PARALLEL, parallel),
+            "parallel_times": table(PARALLEL_TIMES, times),
+        }
     )
-    rows = advice_table(found).to_dicts()
-    return [{name: value for name, value in row.items() if value is not None} for row in rows]
+    rows = ADVICE.of_run(figures).to_dicts()
+    return [
+        {name: value for name, value in row.items() if value is not None}
+        for row in rows
+        if row["about"] not in (*ABOUT_DATA, STEP_INTERVAL)
+    ]
 
 
 def intervals(*lengths_ns: int, of: str | None = "file") -> list[Row]:
@@ -210,7 +209,7 @@ def test_the_mean_of_the_file_goes_before_that_of_the_steps() -> None:
         {"rank": 2, "of": None, "interval_ns": 4},
         {"rank": 2, "of": None, "interval_ns": 5},
     ]
-    found = mean_rows(table(dict(STEP_TRACE), rows))
+    found = mean_rows(table(STEP_TRACE, rows))
     assert [(row["rank"], row["interval_ns"]) for row in found] == [(0, 3), (1, 1)]
 
 

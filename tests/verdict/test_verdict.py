@@ -94,7 +94,17 @@ def _figures(draw: st.DrawFn) -> Figures:
         )
         steps += steps_of_rank
     rest = Table({})
-    return Figures(_table(ranks), _table(steps), NOTHING, rest, NO_WAITS, rest, rest)
+    return Figures(
+        {
+            "overlap": _table(ranks),
+            "steps": _table(steps),
+            "operators": NOTHING,
+            "longest_ops": rest,
+            "waiting": NO_WAITS,
+            "collectives": rest,
+            "links": rest,
+        }
+    )
 
 
 @given(figures=_figures())
@@ -196,8 +206,8 @@ def test_the_verdict_on_a_profile(shelf: ProfileShelf, tmp_path: Any) -> None:
         assert row["span_ns"] == sum(
             whole[part] for part in VENDOR_PARTS if part != "communication_ns"
         )
-        steps = [one for one in report.overlap if one.rank == row["rank"] and one.step]
-        assert row["step_ns"] == round(sum(one.period_ns or 0 for one in steps) / 3)
+        steps = [one for one in report.figures.steps.to_dicts() if one["rank"] == row["rank"]]
+        assert row["step_ns"] == round(sum(one["period_ns"] or 0 for one in steps) / 3)
     operators = report.figures.operators.to_dicts()
     for table, communication in ((report.verdict.operators, 0), (report.verdict.collectives, 1)):
         rows = [row for row in operators if row["communication"] == communication]

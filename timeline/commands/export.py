@@ -21,7 +21,6 @@ from timeline.commands.results import (
     exact_steps,
     most_names,
     output_files,
-    overlap_rows,
     rank_report,
     resolution_row,
     warnings_of,
@@ -361,7 +360,6 @@ def _report(
                 joined.facts, joined.sources, joined.clock.moves, strict=True
             )
         ),
-        overlap=tuple(overlap_rows(joined.facts, found.figures.steps)),
         steps=selected_steps(joined.facts),
         figures=found.figures,
         verdict=found.verdict,

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
-
-import numpy as np
-import numpy.typing as npt
 
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
@@ -20,7 +16,6 @@ from timeline.reports.export_report import check_warnings
 from timeline.reports.report_rows import (
     ExactStep,
     OutputFile,
-    OverlapRow,
     RankReport,
     ResolutionRow,
 )
@@ -28,9 +23,8 @@ from timeline.selection import Selection
 from timeline.sources.finding.runs import spell_ranks
 from timeline.sources.source import Source
 from timeline.tables.parallel import ParallelIndices, parallel_contradictions
-from timeline.tables.table import Table
-from timeline.tables.times import check_table
 from timeline.units import spell_count
+from timeline.verdict.figures import Figures
 
 MOST_NAMES = 100_000
 """Most operators by name in a report, over all ranks."""
@@ -60,7 +54,7 @@ def warnings_of(
     yield from _waiting_warnings(joined, selection)
     yield from said_once(_empty_warnings(joined.facts, selection))
     yield from _absent_layers(joined.facts, layers)
-    yield from check_warnings(check_table(joined.facts))
+    yield from check_warnings(Figures(facts=joined.facts)["checks"])
 
 
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
@@ -183,40 +177,3 @@ def rank_report(
         host_offset_ns=facts.profile.host_offset_ns,
         indices=indices,
     )
-
-
-def overlap_rows(ranks: Sequence[RankFacts], steps: Table) -> Iterator[OverlapRow]:
-    """Yield the rows of the report on how each rank spent its time: the whole, then each step."""
-    bounds = np.cumsum([0, *(len(facts.steps) for facts in ranks)]).tolist()
-    for facts, (first, stop) in zip(ranks, pairwise(bounds), strict=True):
-        yield from _overlap_rows(facts, steps["late_ns"][first:stop] if len(steps) else ())
-
-
-def _overlap_rows(
-    facts: RankFacts, late_ns: npt.NDArray[np.int64] | Sequence[int]
-) -> Iterator[OverlapRow]:
-    parts, unknown = facts.free_parts, dict.fromkeys(facts.not_recorded)
-    whole: dict[str, int | None] = {
-        **facts.overlap_ns,
-        "copies_ns": parts.copies_ns,
-        "outside_ns": parts.outside_ns,
-        "idle_ns": parts.idle_ns,
-    }
-    yield OverlapRow(facts.rank, None, None, **whole | unknown)
-    steps, totals = facts.steps, facts.step_totals
-    if parts.copies_ns is None:
-        unknown["copies_ns"] = None
-    names = [name for name in whole if name not in ("outside_ns", *unknown)]
-    recorded = np.flatnonzero(totals.known)
-    columns = [getattr(totals, name)[recorded].tolist() for name in names]
-    names += ["period_ns", "before_ns", "between_ns"]
-    before_ns = facts.step_waits.before_ns
-    between_ns = facts.step_totals.period_ns - totals.span_ns - before_ns
-    times_ns = (facts.step_totals.period_ns, before_ns, between_ns)
-    columns.extend(values[recorded].tolist() for values in times_ns)
-    ids = steps.graph[recorded].tolist(), steps.iteration[recorded].tolist()
-    late = np.ma.asarray(late_ns)[recorded].tolist()
-    for graph, step, late_by, *times in zip(*ids, late, *columns, strict=True):
-        of_step = {"outside_ns": 0, **unknown, **dict(zip(names, times, strict=True))}
-        of_step["late_ns"] = late_by
-        yield OverlapRow(facts.rank, graph, step, **of_step)

@@ -47,7 +47,7 @@ from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import slowest_rank_of_each_step
 
 LEAST_STEPS = 5
-"""Fewer steps of a run have no quartiles that tell a change from noise."""
+"""Minimum number of steps of a run for quartiles that separate a change from noise."""
 
 
 @dataclass(frozen=True)
@@ -324,7 +324,7 @@ class Comparison:
         return sentences_of(self)
 
     def all_operators(self) -> Table:
-        """Return operators and collectives in one table, told apart by the column `what`."""
+        """Return operators and collectives in one table, with a column `what`."""
         tables = (self.operators, self.collectives)
         whats = [
             np.full(len(table), what, object)

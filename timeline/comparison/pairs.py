@@ -166,11 +166,11 @@ def pair_peaks(sides: _Sides, keys: Sequence[str], peak: str) -> Table:
 def pair_framework_operators(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
     """Return the operators that are shown of both runs, by name; what changed most first.
 
-    sides: see `Figures.framework_operators`. shares: what times of each run are multiplied by.
+    sides: rows of FRAMEWORK_OPERATORS. shares: what times of each run are multiplied by.
 
     Returns:
-        name, shapes (None where they are not told apart), and of each run count and ns, with what
-        they differ by: base_count, new_count, delta_count, base_ns, new_ns, delta_ns. Empty where
+        name, shapes (None if operators are not split by them), and of each run count and ns, with
+        what they differ by: base_count, new_count, delta_count, base_ns, new_ns, delta_ns. Empty if
         either run has no operators.
     """
     both = _both(sides, all(map(len, sides)))
@@ -204,7 +204,7 @@ def pair_operator_memory(sides: _Sides, shares: _Shares, names: OperatorNames) -
 def pair_modules(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
     """Return the modules of both runs, by path and direction; what changed most first.
 
-    sides: see `Figures.framework_modules`.
+    sides: rows of FRAMEWORK_MODULES.
 
     Returns:
         path, direction, class (of the module), and of each run, with what they differ by: self_ns
@@ -235,7 +235,7 @@ def _both(sides: _Sides, are_recorded: bool) -> _Sides:
 def told_by_one_run(operators: _Sides, modules: _Sides) -> Iterator[str]:
     """Yield why tables of operators, their memory or modules are empty where one run has them.
 
-    operators, modules: see `Figures.framework_operators` and `Figures.framework_modules`.
+    operators, modules: rows of FRAMEWORK_OPERATORS and FRAMEWORK_MODULES.
     """
     told = [_topics(*side) for side in zip(operators, modules, strict=True)]
     for run, own, other in zip(_RUNS, told, reversed(told), strict=True):
@@ -474,7 +474,7 @@ def mapped(name: str, custom: Mapping[str, str], *, built_in: bool = True) -> st
     'Optimizer.step#AdamW.step'
 
     Args:
-        name: as the profiler tells it.
+        name: as in the profile.
         custom: names of the user, old to new; they count before those that are built in.
         built_in: whether names of GPUs become those of NPUs, which is right only where one run
             is of each: elsewhere it would hide a change of kernels.
@@ -520,7 +520,7 @@ class OperatorNames:
         return mapped(name, self.custom, built_in=self.between_vendors)
 
     def operator_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the name of an operator and its shapes, None where they are not told apart."""
+        """Return the name of an operator, and its shapes, None if they split none."""
         name, shapes = key
         return self.operator(name), shapes if self.with_shapes else None
 

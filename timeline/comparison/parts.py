@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -33,11 +32,11 @@ _PARTS = (
 )
 """What together is the whole, under the names of metrics and of columns."""
 _COPIES_AND_IDLE = "copies and idle"
-"""One part where a run does not tell copies from idle time."""
+"""One part if a run does not record copies apart from idle time."""
 WAITING = "waiting for other ranks"
 EXPOSED_WAITING = "waiting"
 _OF_EXPOSED = (EXPOSED_WAITING, "transfer", "waiting or transfer")
-"""What exposed communication consists of; the last is what nothing tells."""
+"""The parts of exposed communication; the last is unclassified."""
 _ALL = (
     (COMPUTING, WHOLE),
     *((name, COMPUTING) for name in CLASSES),
@@ -52,7 +51,7 @@ _ALL = (
     ("communication", ""),
     (WAITING, "communication"),
 )
-"""Metrics, and of what they are part, in the order in which they are told."""
+"""Metrics, and of what they are part, in order of the report."""
 _Metric = tuple[str, str]
 
 
@@ -142,7 +141,7 @@ def _metrics(
 
 
 def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
-    """Idle time by cause; none where it is not told from copies."""
+    """Return idle time by cause; none if it is not recorded apart from copies."""
     found: dict[_Metric, int] = {}
     for row in idle.to_dicts() if told else ():
         key = IdleCause(row["cause"]).words, IDLE
@@ -151,7 +150,7 @@ def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
 
 
 def _exposed(figures: Figures) -> dict[_Metric, int]:
-    """Exposed communication by what it is, empty where nothing tells; see `split_exposed`."""
+    """Return the parts of exposed communication, empty if unknown; see `split_exposed`."""
     exposed_ns = int(np.ma.filled(figures.overlap["not_overlapped_ns"], 0).sum())
     table = figures.exposed
     sums_ns = [int(table[f"{name}_ns"].sum()) if len(table) else 0 for name in _OF_EXPOSED[:2]]
@@ -199,10 +198,7 @@ def causes_of(overall: Table) -> Table:
 def figures_of_rank(figures: Figures, rank: int) -> Figures:
     """Return the figures of one rank that parts are made of."""
     names = ("overlap", "operators", "waiting", "exposed", "idle")
-    tables: dict[str, Any] = {
-        name: rows_where(getattr(figures, name), "rank", rank) for name in names
-    }
-    return replace(figures, **tables)
+    return figures.with_tables(**{name: rows_where(figures[name], "rank", rank) for name in names})
 
 
 def rows_where(table: Table, column: str, value: int) -> Table:
@@ -231,7 +227,7 @@ def pair_classes(sides: tuple[Table, Table], shares: tuple[float, float]) -> Tab
     """Return the classes of both runs in order of appearance; none if neither run has any.
 
     Args:
-        sides: see `Figures.work_classes`. A run tells a class where all its ranks do.
+        sides: rows of WORK_CLASSES. A run has a class if all its ranks have it.
         shares: what the times of each run are multiplied by.
 
     Returns:
@@ -260,7 +256,7 @@ _COLUMNS = {
 
 
 def _class_sums(side: Table, share: float) -> dict[tuple[str, str], tuple[int, int] | None]:
-    """Return the count and time of each class over all ranks, None where a rank lacks it."""
+    """Return the count and time of each class over all ranks, None if a rank lacks it."""
     parts: dict[tuple[str, str], list[tuple[int | None, int | None]]] = {}
     for row in side.to_dicts():
         parts.setdefault((row["by"], row["metric"]), []).append((row["count"], row["total_ns"]))
@@ -273,7 +269,7 @@ def _class_sums(side: Table, share: float) -> dict[tuple[str, str], tuple[int, i
 
 
 def with_classes(parts: Table, classes: Table) -> Table:
-    """Both in one table; what is no class is by nothing, and is not counted."""
+    """Return both in one table; rows that are not of a class have no `by` and no counts."""
     names = list(_COLUMNS)[:5]
     columns = {name: join_columns([parts[name], classes[name]]) for name in names}
     for name, kind in list(_COLUMNS.items())[5:]:

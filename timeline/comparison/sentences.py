@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 
 
 NOTABLE = 0.01
-"""A change by less than this share of a step is no change worth a sentence."""
+"""Minimum change, as a share of a step, that is worth a sentence."""
 MOST_CAUSES, MOST_EXPLAINED, MOST_NAMED = 4, 3, 2
 """Causes in the first sentence; causes that are explained; operators that explain one."""
 MOST_OF_NAME = 100
 """Characters of a name in a sentence."""
 LEAST_SHARE, MOST_SHARE = 0.1, 10.0
-"""A change by a smaller or a larger share of a part is told without the share."""
+"""Shares of a part between which a change is reported with its share."""
 LEAST_OF_CAUSE = 0.1
 """What explains less than this share of the change of a cause is not named."""
 

@@ -12,18 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from timeline.analysis.questions import Questions
 from timeline.errors import TimelineWarning, UsageError, in_python
 from timeline.keywords import SelectionKeywords
 from timeline.options import ReadingOptions
 from timeline.progress import Progress
-from timeline.records.tables import Omission
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import Source
-from timeline.tables.table import Table
 from timeline.units import spell_count
 
 if TYPE_CHECKING:
@@ -35,11 +31,10 @@ _PACKAGE = "timeline."
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one selection, the records that are in none, and notes on what was read."""
+    """The figures of one selection, and notes on what was read."""
 
     figures: Figures
-    omissions: Table
-    notes: tuple[str, ...] = ()
+    notes: tuple[str, ...]
 
 
 def measure(
@@ -58,9 +53,8 @@ def measure(
     from timeline.verdict.figures import Figures
 
     ranks = read_known(path, sources, reading, progress, selection, questions)
-    omissions = [omission for facts in ranks.facts for omission in facts.omissions]
     figures = Figures.of(ranks.facts, ranks.waiting, ranks.path, ranks.on_disk)
-    return Measured(figures, _table_of(omissions), ranks.notes)
+    return Measured(figures, ranks.notes)
 
 
 def read_known(
@@ -100,18 +94,6 @@ def _frames_of_package() -> int:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame, count = frame.f_back, count + 1
     return count
-
-
-def _table_of(omissions: Sequence[Omission]) -> Table:
-    return Table(
-        {
-            "rank": np.array([omission.rank for omission in omissions], np.int64),
-            "code": np.array([omission.code.value for omission in omissions], object),
-            "reason": np.array([omission.reason for omission in omissions], object),
-            "rows": np.array([omission.rows for omission in omissions], np.int64),
-            "loss": np.array([omission.loss for omission in omissions], np.int64),
-        }
-    )
 
 
 MOST_SELECTIONS = 16

@@ -16,12 +16,10 @@ from timeline.fitting.limits import LimitName
 from timeline.printable import printable
 from timeline.records.tables import Omission
 from timeline.reports.comparison_rows import (
+    CHANGED_IN_FRAMEWORK,
     TIMES,
     class_tables,
-    framework_names,
     metric_rows,
-    module_names,
-    module_times,
     notable_memory,
     notable_rows,
     operator_names,
@@ -208,23 +206,20 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             if len(shown):
                 yield ""
                 yield from _rows(f"work by {by}", shown["metric"].tolist(), shown)
-        yield from _of_framework(report.comparison, whole_ns)
+        yield from _of_framework(report.comparison)
     yield from _warnings(report)
     yield ""
     runs = " against ".join(_escaped(str(path)) for path in (report.new, report.base))
     yield f"{runs}, tlexport {__version__}"
 
 
-def _of_framework(comparison: Comparison, whole_ns: int) -> Iterator[str]:
+def _of_framework(comparison: Comparison) -> Iterator[str]:
     """Yield operators and modules of the framework that changed most, and what they allocate."""
-    for title, table, names_of in (
-        ("operator of the framework", comparison.framework_operators, framework_names),
-        ("module, without those inside", module_times(comparison.modules), module_names),
-    ):
-        shown = notable_rows(table, whole_ns, MOST_OPERATORS)
+    for one in CHANGED_IN_FRAMEWORK:
+        shown = one.rows(comparison, MOST_OPERATORS)
         if len(shown):
             yield ""
-            yield from _rows(title, _code(names_of(shown)), shown)
+            yield from _rows(one.title, _code(one.names_of(shown)), shown)
     memory = notable_memory(comparison.operator_memory, MOST_OPERATORS)
     if len(memory):
         yield from ("", "| allocated by operator | before | now |", "|---|--:|--:|")

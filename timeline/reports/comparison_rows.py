@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from timeline.comparison.comparison import Comparison
 from timeline.comparison.parts import WHOLE, select_classes
 from timeline.comparison.sentences import cause_label
 from timeline.tables.short_names import operator_label
@@ -49,7 +50,7 @@ def count_cell(base: int | None, new: int | None, arrow: str) -> str:
 
 
 def class_tables(overall: Table) -> Iterator[tuple[str, Table]]:
-    """Classes of device work that ran in either run: by what they are told, and their rows."""
+    """Yield by what work is classed, and the rows of classes that ran in either run."""
     for by in ("launch", "kernel"):
         classes = select_classes(overall, by)
         if len(classes):
@@ -79,7 +80,7 @@ def worst_and_best(table: Table, whole_ns: int, most: int) -> Table:
 
 
 def operator_names(operators: Table) -> list[str]:
-    """Names after types, or types alone; shapes too where they tell operators of a name apart."""
+    """Return names after types, or types alone, with shapes if several operators share a name."""
     kinds = _columns(operators, "type", "name", "shapes")
     rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
     labels = [label for label, _ in rows]
@@ -87,7 +88,7 @@ def operator_names(operators: Table) -> list[str]:
 
 
 def waiting_names(waiting: Table) -> list[str]:
-    """Whom ranks waited for."""
+    """Return whom ranks waited for."""
     return [
         "some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not read)'}"
         for rank, profiled in zip(
@@ -107,13 +108,13 @@ def launcher_names(launchers: Table) -> list[str]:
 
 
 def framework_names(operators: Table) -> list[str]:
-    """Operators of the framework, and shapes where they are told apart."""
+    """Return operators of the framework, with their shapes if operators are split by them."""
     names = zip(operators["name"].tolist(), operators["shapes"].tolist(), strict=True)
     return [f"{name} {shapes}" if shapes else name for name, shapes in names]
 
 
 def module_names(modules: Table) -> list[str]:
-    """Modules by path, behind the direction: long paths are shortened at their end."""
+    """Return modules by path, behind the direction: long paths are shortened at their end."""
     names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
     return [f"{direction}: {path}" for path, direction in names]
 
@@ -137,7 +138,7 @@ def notable_memory(operators: Table, most: int) -> Table:
 
 
 def hccl_names(tasks: Table) -> list[str]:
-    """HCCL tasks with the kind of collective that they belong to."""
+    """Return HCCL tasks with the kind of collective that they belong to."""
     kinds = zip(tasks["collective"].tolist(), tasks["task"].tolist(), strict=True)
     return [f"{collective}: {task}" if collective else task for collective, task in kinds]
 
@@ -148,7 +149,7 @@ def copy_names(copies: Table) -> list[str]:
 
 
 def memory_names(memory: Table) -> list[str]:
-    """Counters of memory with their group, if they have one."""
+    """Return counters of memory with their group, if they have one."""
     names = zip(memory["group"].tolist(), memory["name"].tolist(), strict=True)
     return [f"{group}: {name}" if group not in ("", name) else name for group, name in names]
 
@@ -160,6 +161,48 @@ def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
     changes_ns = np.abs(np.ma.filled(table["delta_ns"], 0))
     order = np.argsort(-changes_ns, kind="stable")[:most]
     return table.take(order[changes_ns[order] > LEAST * whole_ns])
+
+
+class ChangedTable(NamedTuple):
+    """A table of a comparison of which people see the rows that changed most.
+
+    field: of the comparison. title: in text. caption, noun: in a page. names_of: of its rows.
+    """
+
+    field: str
+    title: str
+    caption: str
+    noun: str
+    names_of: Callable[[Table], list[str]]
+
+    def rows(self, comparison: Comparison, most: int) -> Table:
+        """Return the rows that changed most, if a step notices it."""
+        table = getattr(comparison, self.field)
+        if self.field == "modules":
+            table = module_times(table)
+        return notable_rows(table, comparison.whole["base_ns"], most)
+
+
+CHANGED = (
+    ChangedTable("waiting", "waiting for", "Whom ranks waited for", "Waited for", waiting_names),
+    ChangedTable("launchers", "launched by", "Who launched it", "Operator", launcher_names),
+    ChangedTable("copies", "copies", "Copies", "Task", copy_names),
+    ChangedTable("hccl_tasks", "HCCL tasks", "HCCL tasks", "Task", hccl_names),
+)
+"""Of what runs on devices and waits; text shows the first two unasked."""
+CHANGED_IN_FRAMEWORK = (
+    ChangedTable(
+        "framework_operators",
+        "operator of the framework",
+        "Operators of the framework, by what they and those inside launched",
+        "Operator",
+        framework_names,
+    ),
+    ChangedTable(
+        *("modules", "module, without those inside", "Modules, without those inside", "Module"),
+        module_names,
+    ),
+)
 
 
 def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:

@@ -18,7 +18,6 @@ from timeline.reports.report_rows import (
     CsvFile,
     ExactStep,
     OutputFile,
-    OverlapRow,
     RankReport,
     ResolutionRow,
     bookkeeping_lines,
@@ -27,10 +26,8 @@ from timeline.reports.report_rows import (
     spell_omissions,
 )
 from timeline.reports.valid_json import json_of
-from timeline.tables.idle import idle_dicts
 from timeline.tables.parallel import ParallelIndices
 from timeline.tables.table import Table, link_html, paragraph_html, table_html
-from timeline.tables.waits import path_rows, waiting_dicts
 from timeline.units import spell_bytes, spell_count, spell_duration
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import Verdict
@@ -47,7 +44,6 @@ class ExportReport:
     kind: str
     outputs: tuple[OutputFile, ...]
     ranks: tuple[RankReport, ...]
-    overlap: tuple[OverlapRow, ...]
     steps: tuple[int, ...]
     figures: Figures
     verdict: Verdict
@@ -89,35 +85,13 @@ class ExportReport:
             "csv": None if self.csv is None else self.csv.to_dict(),
             "ranks": [rank.to_dict() for rank in self.ranks],
             "verdict": self.verdict.to_dict(),
-            "overlap": [row.to_dict() for row in self.overlap],
-            "waiting": waiting_dicts(self.figures.waiting, self.figures.waited_for),
-            "collectives": self.figures.collectives.to_dicts(),
-            "links": self.figures.links.to_dicts(),
-            "checks": self.figures.checks.to_dicts(),
-            "unused": self.figures.unused.to_dicts(),
             "omitted": [omission_dict(omission) for omission in self.omissions],
             "resolution": [row.to_dict() for row in self.resolutions],
             "notes": list(self.notes),
             "warnings": list(self.warnings),
             "suggestion": self.suggestion,
             "see_why": self.see_why,
-            "idle": idle_dicts(self.figures.idle, self.figures.idle_calls),
-            "critical_path": list(path_rows(self.figures.critical_path)),
-            "pipeline": self.figures.pipeline.to_dicts(),
-            "flops": self.figures.flops.to_dicts(),
-            "data_preparation": self.figures.data_preparation.to_dicts(),
-            "data_queues": self.figures.data_queues.to_dicts(),
-            "data_pipeline": self.figures.data_pipeline.to_dicts(),
-            "operators": self.figures.operator_sums.to_dicts(),
-            "operator_steps": self.figures.told_operator_steps.to_dicts(),
-            "step_trace": self.figures.step_trace.to_dicts(),
-            "parallel": next(iter(self.figures.parallel.to_dicts()), None),
-            "parallel_times": self.figures.parallel_times.to_dicts(),
-            "framework": []
-            if any(rank.tasks for rank in self.ranks)
-            else self.figures.framework.to_dicts(),
-            "memory_graphs": self.figures.memory_graphs.to_dicts(),
-            "advice": self.figures.advice.to_dicts(),
+            **self.figures.in_json(),
         }
 
     def step_times(self) -> Table:

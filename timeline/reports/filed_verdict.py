@@ -65,7 +65,20 @@ _COMPARISON = {
 with an asterisk may be missing, as in files of before they were told."""
 
 
-def verdict_fault(verdict: Verdict, figures: Figures) -> str | None:
+@dataclass(frozen=True)
+class FiledFigures:
+    """The tables of an export that its text is made of besides the verdict, with few rows."""
+
+    steps: Table = field(default_factory=lambda: Table({}))
+    """The graphs of each rank."""
+    longest_ops: Table = field(default_factory=lambda: Table({}))
+    waited_for: Table = field(default_factory=lambda: Table({}))
+    """Those that are not profiled."""
+    idle: Table = field(default_factory=lambda: Table({}))
+    idle_calls: Table = field(default_factory=lambda: Table({}))
+
+
+def verdict_fault(verdict: Verdict, figures: FiledFigures) -> str | None:
     """Return why no text can be made of a verdict, None if it can."""
     faults = [*_faults(verdict, _VERDICT), *_faults(figures, _FIGURES)]
     if faults:
@@ -220,7 +233,7 @@ class FiledVerdict:
     sentences: tuple[str, ...]
     see_why: str = ""
     verdict: Verdict | None = None
-    figures: Figures | None = None
+    figures: FiledFigures | None = None
     comparison: Comparison | None = None
     left_out: dict[str, int] = field(default_factory=dict)
     schema: int = SCHEMA
@@ -237,19 +250,13 @@ class FiledVerdict:
         notes: Sequence[str] = (),
     ) -> FiledVerdict:
         """Return the verdict to file with an export."""
-        empty: dict[str, Any] = {
-            one.name: Table({})
-            for one in fields(figures)
-            if isinstance(getattr(figures, one.name), Table)
-        }
-        empty |= {
-            "steps": _graphs_of_ranks(figures.steps),
-            "longest_ops": _longest(figures.longest_ops),
-            "waited_for": _not_profiled(figures.waited_for),
-            "idle": _idle_causes(figures.idle),
-            "idle_calls": _idle_calls(figures.idle_calls),
-        }
-        shown = replace(figures, **empty, culprit=None)
+        shown = FiledFigures(
+            _graphs_of_ranks(figures.steps),
+            _longest(figures.longest_ops),
+            _not_profiled(figures.waited_for),
+            _idle_causes(figures.idle),
+            _idle_calls(figures.idle_calls),
+        )
         said = tuple(_shortened(verdict.sentences()))
         commands = tuple(map(_spelled, verdict.commands))
         few = replace(_with_few_waiters(verdict), commands=commands)

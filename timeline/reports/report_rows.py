@@ -130,43 +130,6 @@ class RankReport:
 
 
 @dataclass(frozen=True)
-class OverlapRow:
-    """Overlap of one rank: of the whole selection (no step), or of one step.
-
-    free_ns is copies, outside and idle together; outside_ns is None if it is not told whether
-    the profiler counts what lies before the first and after the last kernel, and copies_ns where
-    copies are not in the profile. What nothing records is None: of a rank with tables alone any
-    part but communication, and free_ns and idle_ns where no task of the device is left.
-
-    Of a step, period_ns is the time from the end of the step before to its own, and also holds
-    before_ns, before its first kernel, and between_ns, before it begins on its host and after
-    its last kernel; late_ns is how much later than its peers the rank came to its collectives, None
-    if that is not known. All four are None of a rank.
-    """
-
-    rank: int
-    graph: int | None
-    step: int | None
-    computing_ns: int | None
-    communication_ns: int | None
-    not_overlapped_ns: int | None
-    free_ns: int | None
-    copies_ns: int | None
-    outside_ns: int | None
-    idle_ns: int | None
-    period_ns: int | None = None
-    before_ns: int | None = None
-    between_ns: int | None = None
-    late_ns: int | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the row under the names of the report."""
-        row = vars(self) | {"graph": None if self.graph == NO_GRAPH else self.graph}
-        row["exposed_communication_ns"] = row["not_overlapped_ns"]
-        return row
-
-
-@dataclass(frozen=True)
 class ResolutionRow:
     """At which resolution one layer is true, and what became of its slices.
 

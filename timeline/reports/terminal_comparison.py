@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,18 @@ from timeline.comparison.comparison import Comparison, Gate
 from timeline.comparison.parts import WHOLE
 from timeline.comparison.sentences import NOTABLE
 from timeline.reports.comparison_rows import (
+    CHANGED,
+    CHANGED_IN_FRAMEWORK,
     LEAST,
     TIMES,
     class_tables,
-    copy_names,
     count_cell,
-    framework_names,
-    hccl_names,
-    launcher_names,
     memory_names,
     metric_rows,
-    module_names,
-    module_times,
     notable_memory,
-    notable_rows,
     operator_names,
     time_cell,
     time_cells,
-    waiting_names,
     worst_and_best,
 )
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
@@ -82,24 +76,16 @@ def _blocks(
         if len(table):
             alone = comparison.in_one_run[column]
             yield _operators(title, table, display, whole_ns, most[2], alone)
-    tables = _TABLES if verbose else _TABLES[:TOLD_TABLES]
-    for title, column, names_of in tables:
-        shown = notable_rows(getattr(comparison, column), whole_ns, most[2])
+    for one in CHANGED if verbose else CHANGED[:TOLD_TABLES]:
+        shown = one.rows(comparison, most[2])
         if len(shown):
-            yield [_grid(shown, display, title, names_of(shown), whole_ns)]
+            yield [_grid(shown, display, one.title, one.names_of(shown), whole_ns)]
     if verbose:
         yield from _verbose(comparison, display, whole_ns)
 
 
-_TABLES: tuple[tuple[str, str, Callable[[Table], list[str]]], ...] = (
-    ("waiting for", "waiting", waiting_names),
-    ("launched by", "launchers", launcher_names),
-    ("copies", "copies", copy_names),
-    ("HCCL tasks", "hccl_tasks", hccl_names),
-)
-"""Tables of which people see what changed: title, field of the comparison, names of rows."""
 TOLD_TABLES = 2
-"""So many of them are told unasked."""
+"""Tables of what changed on devices that are shown unasked."""
 
 
 def _verbose(
@@ -114,13 +100,10 @@ def _verbose(
             yield [_spread(shown, display, title)]
     for by, table in class_tables(comparison.overall):
         yield [_classes(table, display, f"class of work, by {by}", whole_ns)]
-    for title, table, names_of in (
-        ("operator of the framework", comparison.framework_operators, framework_names),
-        ("module, without those inside", module_times(comparison.modules), module_names),
-    ):
-        shown = notable_rows(table, whole_ns, MOST_VERBOSE)
+    for one in CHANGED_IN_FRAMEWORK:
+        shown = one.rows(comparison, MOST_VERBOSE)
         if len(shown):
-            yield [_grid(shown, display, title, names_of(shown), whole_ns)]
+            yield [_grid(shown, display, one.title, one.names_of(shown), whole_ns)]
     allocating = notable_memory(comparison.operator_memory, MOST_VERBOSE)
     if len(allocating):
         names = allocating["name"].tolist()

@@ -6,7 +6,7 @@ The rules and their thresholds are those of MindInsight's page on data preparati
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -19,50 +19,8 @@ from timeline.records.profiler_tables import (
     ProcessorUser,
     Queue,
 )
-from timeline.tables.table import Table
+from timeline.tables.table import Json, Method, Spec, View
 
-DATA_PREPARATION: Mapping[str, type] = {
-    "rank": int,
-    "bottleneck": object,
-    "empty_share": float,
-    "operations": object,
-    "cpu_busy": float,
-}
-DATA_QUEUES: Mapping[str, type] = {
-    "rank": int,
-    "queue": object,
-    "records": int,
-    "empty": int,
-    "full": int,
-    "capacity": int,
-    "get_ns": int,
-    "push_ns": int,
-    "total_ns": int,
-}
-DATA_PIPELINE: Mapping[str, type] = {
-    "rank": int,
-    "op": int,
-    "type": object,
-    "workers": int,
-    "parent": int,
-    "children": object,
-    "samples": int,
-    "capacity": int,
-    "mean_size": float,
-    "usage": float,
-    "empty_share": float,
-    "cpu_user": float,
-    "cpu_system": float,
-    "bottleneck": object,
-    "advice": object,
-}
-_CURVES: Mapping[str, type] = {
-    "rank": int,
-    "queue": object,
-    "first": int,
-    "least": int,
-    "greatest": int,
-}
 OFTEN_EMPTY = 0.3
 """The pipeline is too slow where a larger share of batches found the host queue empty."""
 FULLER_BY = 0.1
@@ -90,55 +48,116 @@ class Limit(str, enum.Enum):
     SLOW_SINK = "slow sink"
 
 
-def data_preparation_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank with data: what limits the preparation of its data.
-
-    bottleneck: processing, sending or none, not given without a host queue. empty_share: the share
-    of batches that found the host queue empty. operations: the ids of those that limit the
-    pipeline, ascending. cpu_busy: 1 - the mean idle share of processors, which is rounded to a
-    percent as MindInsight does.
+DATA_PREPARATION: Spec = Spec(
+    "data_preparation",
+    "rank with data: what limits their preparation, by MindInsight's rules",
     """
-    return Table.of_rows(DATA_PREPARATION, filter(None, map(_preparation, facts)))
-
-
-def data_queue_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank and queue: host, device, or to device.
-
-    records: batches; empty, full: how many of them found it so; capacity: in batches; get_ns,
-    push_ns, total_ns: means of a batch. Of the device queue, total_ns is how long the operator took
-    that fetches a batch.
-    """
-    return Table.of_rows(
-        DATA_QUEUES,
-        (
-            (rank.rank, _QUEUES[Queue(queue)], records, *map(_given, more))
-            for rank in facts
-            for queue, records, *more in _rows(rank.profiler_tables.of(QueueSums))
+    rank
+    text bottleneck = Bottleneck: processing, sending or none; None without a host queue
+    share empty_share = Host queue empty: of batches that met an empty host queue
+    text operations = Operations: a list: the ids of those that limit the pipeline
+    share cpu_busy = Processors busy: 0 to 1
+    """,
+    lambda run: DATA_PREPARATION.of_rows(filter(None, map(_preparation, run.facts))),
+    Json("data_preparation"),
+    Method("data_preparation"),
+    (
+        View(
+            "data-ranks",
+            "What limits the preparation of data",
+            ("rank", "bottleneck", "empty_share", "operations", "cpu_busy"),
+            most=50,
+            section="Data preparation",
         ),
-    )
-
-
-def data_pipeline_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank and pipeline operation with a queue, and always the root, the first.
-
-    parent, children: ids; operations without a queue are passed over. samples, capacity, mean_size,
-    usage (mean_size / capacity), empty_share: of its queue, not given where it has none. cpu_user,
-    cpu_system: shares of all processors. bottleneck: see `pipeline_limits`; advice: what to try
-    then.
+    ),
+)
+DATA_QUEUES: Spec = Spec(
+    "data_queues",
+    "rank and queue that its batches pass; times are means of a batch",
     """
-    return Table.of_rows(DATA_PIPELINE, (row for rank in facts for row in _pipeline_rows(rank)))
-
-
-def data_curve_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank, queue and run of batches: first batch, least and greatest size."""
-    return Table.of_rows(
-        _CURVES,
-        (
-            (rank.rank, _QUEUES[Queue(queue)], *more)
-            for rank in facts
-            for queue, *more in _rows(rank.profiler_tables.of(QueueCurves))
+    rank
+    text queue = Queue: host, from the pipeline to the sender; device, as seen by GetNext; to \
+        device, as seen by the sender
+    records = Batches: batches
+    empty: batches that met it so
+    full: batches that met it so
+    capacity: in batches
+    get_ns = Waited for: until there was one
+    push_ns = Put in: into the next queue
+    total_ns = Together: of the device queue, how long the fetching took
+    """,
+    lambda run: DATA_QUEUES.of_rows(
+        (rank.rank, _QUEUES[Queue(queue)], records, *map(_given, more))
+        for rank in run.facts
+        for queue, records, *more in _rows(rank.profiler_tables.of(QueueSums))
+    ),
+    Json("data_queues"),
+    Method("data_queues"),
+    (
+        View(
+            "data-queues",
+            "Queues",
+            (
+                *("rank", "queue", "records", "empty", "full", "capacity"),
+                *("get_ns", "push_ns", "total_ns"),
+            ),
+            most=50,
+            section="Data preparation",
         ),
-    )
+    ),
+)
+DATA_PIPELINE: Spec = Spec(
+    "data_pipeline",
+    "rank and operation of its data pipeline with a queue, and the root, which is the first",
+    """
+    rank
+    op = Number: its id
+    text type
+    workers
+    parent: the id of the operation that takes from it
+    text children: ids; operations without a queue are skipped
+    samples: of its queue, as what follows
+    capacity: in batches
+    real mean_size: in batches
+    share usage = Queue filled: mean_size / capacity
+    share empty_share = Queue empty: of the samples
+    share cpu_user = User: of all processors
+    share cpu_system = System: of all processors
+    text bottleneck: fuller input, slow source or slow sink, by MindInsight's rules
+    text advice = What to try: what to try in that case
+    """,
+    lambda run: DATA_PIPELINE.of_rows(row for rank in run.facts for row in _pipeline_rows(rank)),
+    Json("data_pipeline"),
+    Method("data_pipeline"),
+    (
+        View(
+            "data-pipeline",
+            "Operations of the pipeline",
+            (
+                *("rank", "op", "type", "workers", "capacity", "usage", "empty_share"),
+                *("cpu_user", "cpu_system", "bottleneck", "advice"),
+            ),
+            most=50,
+            section="Data preparation",
+        ),
+    ),
+)
+DATA_CURVES: Spec = Spec(
+    "data_curves",
+    "rank, queue and run of batches",
+    """
+    rank
+    text queue
+    first: its first batch
+    least: size
+    greatest: size
+    """,
+    lambda run: DATA_CURVES.of_rows(
+        (rank.rank, _QUEUES[Queue(queue)], *more)
+        for rank in run.facts
+        for queue, *more in _rows(rank.profiler_tables.of(QueueCurves))
+    ),
+)
 
 
 def _rows(table: QueueSums | QueueCurves) -> Iterator[tuple[int, ...]]:

@@ -4,59 +4,65 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
-from timeline.tables.table import Table, given, join_tables, masked_if_needed, texts_or_none
+from timeline.tables.table import Columns, Json, Method, Spec, Table, View
 
-FLOPS: Mapping[str, type] = {
-    "rank": int,
-    "level": object,
-    "name": object,
-    "parent": object,
-    "step": int,
-    "unit": object,
-    "flop": int,
-    "flop_per_s": int,
-    "utilization": float,
-}
+_COUNTED = ("unit", "flop", "flop_per_s", "utilization")
 
-
-def flops_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank, step, scope and operator of which MindSpore counted operations.
-
-    level: rank, step, scope or operator. unit: all, cube or vector. flop: of one step, or of one
-    run of an operator. flop_per_s: as the file has it, so of a rank the mean over its operators and
-    not work / time. utilization: of the peak, 0 to 1. Names of scopes are those of the file, such
-    as fc3-Dense(Gradients). A scope may lie in several others, so its name and parent together tell
-    it.
+FLOPS = Spec(
+    "flops",
+    "rank, step, scope and operator of which MindSpore counted floating-point operations",
     """
-    return join_tables(map(_flops, facts), FLOPS)
+    rank
+    text level: rank, step, scope or operator: the subject of the row
+    text name = Operator: of a scope as in the file, such as fc3-Dense(Gradients)
+    text parent: of a scope, which its name and parent identify together
+    step
+    text unit = Unit: all, cube or vector
+    flop = Work in FLOP: of one step, or of one run of an operator
+    flop_per_s = Rate in FLOP/s: of a rank the mean over its operators, not work / time
+    share utilization: of the peak
+    """,
+    lambda run: map(_flops, run.facts),
+    Json("flops"),
+    Method("flops"),
+    (
+        View(
+            *("flops-ranks", "Each rank", ("rank", *_COUNTED)),
+            where=("level", "rank"),
+            titles={"flop": "Work of a step"},
+            section="FLOPs",
+        ),
+        View(
+            *("flops-steps", "Each step", ("rank", "step", "utilization"), ("level", "step")),
+            section="FLOPs",
+        ),
+        View(
+            *(
+                "flops-operators",
+                "Operators",
+                ("name", *_COUNTED),
+            ),
+            where=("level", "operator"),
+            order="flop",
+            section="FLOPs",
+        ),
+    ),
+    note="Nothing is estimated from shapes",
+)
 
 
-def _flops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
-    rows = facts.profiler_tables.of(FlopRows)
-    strings = texts_or_none(facts.profiler_tables.strings)
-    unknown = np.isnan(rows.utilization)
-    return {
-        "rank": np.full(len(rows), facts.rank, np.int64),
-        "level": _LEVELS[rows.level],
-        "name": strings[rows.name],
-        "parent": strings[rows.parent],
-        "step": given(rows.step, NO_ID),
-        "unit": _UNITS[rows.unit],
-        "flop": given(rows.flop, NO_ID),
-        "flop_per_s": given(rows.flop_per_s, NO_ID),
-        "utilization": masked_if_needed(np.ma.masked_array(rows.utilization, unknown)),
-    }
+def _flops(facts: RankFacts) -> Columns:
+    rows, strings = facts.profiler_tables.of(FlopRows), facts.profiler_tables.strings
+    level, unit = _LEVELS[rows.level], _UNITS[rows.unit]
+    return FLOPS.part(facts.rank, rows, strings, level=level, unit=unit)
 
 
 _LEVELS = np.array([level.name.lower() for level in FlopLevel], object)
@@ -68,17 +74,17 @@ ROOT = "Total"
 ROUNDED = 500
 """FLOP by which a value may be off: files give MFLOP with three digits."""
 MOST_DEPTH = 40
-"""Scopes within each other that are told."""
+"""Maximum depth of scopes within each other."""
 _SUFFIX = re.compile(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
-"""What files add to a name, to tell scopes of one name apart."""
+"""The end of a name by which files number scopes of one name."""
 
 
 @dataclass(frozen=True)
 class ScopeNode:
     """A scope: what is done inside it, and by its own operators, that are in no scope within.
 
-    own_flop: None where that cannot be said of this place alone, as the scope lies in several.
-    elsewhere: the scope below which its inner scopes are told, of all its places together; empty
+    own_flop: None if it is not known for this place alone, as the scope lies in several.
+    elsewhere: the scope below which its inner scopes are, of all its places together; empty
     where that is here. places: how many scopes it lies in. left_out: inner scopes beyond those that
     were asked for.
     """
@@ -129,7 +135,7 @@ def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
 
     Args:
         scopes: the rows of level scope: name, parent, flop.
-        most: how many scopes are told at most: those with the most operations.
+        most: maximum number of scopes, of which those with the most operations are kept.
     """
     links = _Links()
     for name, parent, flop in zip(

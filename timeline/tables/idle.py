@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -14,48 +15,67 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.steps import NO_STEP
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_GRAPH
-from timeline.tables.table import Table, join_parts
+from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, sum_rows
 from timeline.units import spell_duration
 
-_Columns = dict[str, npt.NDArray[Any]]
+_KEYS = ("rank", "graph", "step", "cause")
 
-
-def idle_by_cause(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank, step (masked: the whole selection) and cause that occurs there.
-
-    rank, graph, step, cause, gaps (between tasks, in which it occurs), total_ns, calls (up to five
-    host calls and the time in each, longest first, as text); least_ns of the device's own gap, of
-    what lies between tasks.
+IDLE = Spec(
+    "idle",
+    "rank, step and cause of idle time, which add up to the idle time of the rank and step",
     """
-    return _joined(facts, _by_cause, ("cause", "gaps", "total_ns", "calls", "least_ns"))
-
-
-def idle_by_call(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank, step (masked: the whole selection), cause and call, longest first.
-
-    rank, graph, step, cause, call, total_ns; of a step the five longest calls of each cause.
+    rank, graph
+    step: masked: the whole selection
+    text cause = Cause
+    gaps: between tasks, in which it occurs
+    total_ns = Time
+    text calls: up to five host calls and the time in each, longest first
+    least_ns: the device's own least gap
+    """,
+    lambda run: _of_ranks(run, _by_cause),
+    Json(
+        "idle",
+        lambda run, table: _with_calls(table, run["idle_calls"]),
+        "per `rank`, `graph`, `step` (`null` for all of the selection) and "
+        "[`cause`](definitions.md#why-a-device-idles): in how many `gaps`, `total_ns`, and up to "
+        "five `calls` of the host (`name`, `total_ns`); those of a rank add up to its `idle_ns` in "
+        "`overlap`, and those of a step to the time of its period in which nothing computes, "
+        "communicates or copies",
+    ),
+    Method("idle", by="cause"),
+)
+IDLE_CALLS = Spec(
+    "idle_calls",
+    "rank, step, cause and host call meanwhile, longest first; of a step the five longest of each "
+    "cause",
     """
-    return _joined(facts, _by_call, ("cause", "call", "total_ns"))
+    rank, graph
+    step: masked: the whole selection
+    text cause, call = Host call
+    total_ns = Time
+    """,
+    lambda run: _of_ranks(run, _by_call),
+    method=Method("idle", by="call"),
+)
 
 
-def idle_dicts(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
-    """Return the rows of `idle_by_cause`, each with its calls from `idle_by_call`."""
-    keys = ("rank", "graph", "step", "cause")
+def _with_calls(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
+    """Return the rows by cause, each with its calls."""
     calls = {
         key: [{"name": row["call"], "total_ns": row["total_ns"]} for row in rows]
-        for key, rows in groupby(by_call.to_dicts(), lambda row: tuple(row[name] for name in keys))
+        for key, rows in groupby(by_call.to_dicts(), itemgetter(*_KEYS))
     }
     return [
         {
-            **{name: row[name] for name in (*keys, "gaps", "total_ns")},
-            "calls": calls.get(tuple(row[name] for name in keys), [])[:MOST_CALLS],
+            **{name: row[name] for name in (*_KEYS, "gaps", "total_ns")},
+            "calls": calls.get(itemgetter(*_KEYS)(row), [])[:MOST_CALLS],
         }
         for row in by_cause.to_dicts()
     ]
 
 
 def sum_of_selection(idle: Table, *keys: str) -> Table:
-    """Sum the rows of `idle_by_cause` or `idle_by_call` that are of the whole selection.
+    """Sum the rows of the tables IDLE or IDLE_CALLS that are of the whole selection.
 
     A row for each distinct value of the keys, longest first: those, total_ns and its share, over
     all ranks; and gaps, where there are any.
@@ -63,21 +83,9 @@ def sum_of_selection(idle: Table, *keys: str) -> Table:
     if not len(idle):
         return Table({name: np.empty(0, object) for name in (*keys, "total_ns", "share")})
     whole = idle.take(np.ma.getmaskarray(idle["step"]))
-    found = list(zip(*(whole[name].tolist() for name in keys), strict=True))
-    number = {key: at for at, key in enumerate(dict.fromkeys(found))}
-    row = np.array([number[key] for key in found], np.intp)
-    sums = {}
-    for name in ("total_ns", "gaps"):
-        if name in whole.columns:
-            sums[name] = np.zeros(len(number), np.int64)
-            np.add.at(sums[name], row, whole[name])
-    order = np.argsort(-sums["total_ns"], kind="stable")
-    columns: _Columns = {
-        name: np.array([key[at] for key in number], object) for at, name in enumerate(keys)
-    }
-    columns |= sums
-    columns["share"] = sums["total_ns"] / max(int(sums["total_ns"].sum()), 1)
-    return Table({name: column[order] for name, column in columns.items()})
+    names = [name for name in ("total_ns", "gaps") if name in whole.columns]
+    sums = sum_rows(whole, keys, names, by="total_ns")
+    return Table({**sums.columns, "share": sums["total_ns"] / max(int(sums["total_ns"].sum()), 1)})
 
 
 def least_gap_ns(idle: Table) -> int:
@@ -87,17 +95,13 @@ def least_gap_ns(idle: Table) -> int:
     return min((one for one in np.ma.compressed(idle["least_ns"]).tolist() if one), default=0)
 
 
-def _joined(
-    facts: Sequence[RankFacts],
-    of_rank: Callable[[IdleTimes], tuple[Int64, _Columns]],
-    names: tuple[str, ...],
-) -> Table:
-    parts = (_of_steps(rank, *of_rank(rank.idle)) for rank in facts if rank.idle is not None)
-    every = ("rank", "graph", "step", *names)
-    return Table(join_parts(parts, every) or {name: np.empty(0, object) for name in every})
+def _of_ranks(run: Run, of_rank: Callable[[IdleTimes], tuple[Int64, Columns]]) -> Iterator[Columns]:
+    for rank in run.facts:
+        if rank.idle is not None:
+            yield _of_steps(rank, *of_rank(rank.idle))
 
 
-def _of_steps(facts: RankFacts, step: Int64, columns: _Columns) -> _Columns:
+def _of_steps(facts: RankFacts, step: Int64, columns: Columns) -> Columns:
     """Return the columns of one rank, beginning with graph and number of the step."""
     whole = step == NO_STEP
     # NO_STEP, which is -1, picks what stands at the end.
@@ -110,7 +114,7 @@ def _of_steps(facts: RankFacts, step: Int64, columns: _Columns) -> _Columns:
     }
 
 
-def _by_cause(idle: IdleTimes) -> tuple[Int64, _Columns]:
+def _by_cause(idle: IdleTimes) -> tuple[Int64, Columns]:
     causes, calls = idle.causes, idle.calls
     key = causes.step * len(CAUSES) + causes.cause
     of_calls = calls.step * len(CAUSES) + calls.cause
@@ -135,7 +139,7 @@ def _by_cause(idle: IdleTimes) -> tuple[Int64, _Columns]:
     }
 
 
-def _by_call(idle: IdleTimes) -> tuple[Int64, _Columns]:
+def _by_call(idle: IdleTimes) -> tuple[Int64, Columns]:
     calls = idle.calls
     return calls.step, {
         "cause": _names(calls.cause),

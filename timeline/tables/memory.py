@@ -2,206 +2,195 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.memory import NO_NODE, AllocatedMemory, MemoryUse, find_node, memory_use
+from timeline.analysis.questions import EVERY_ROW
 from timeline.analysis.rank_facts import RankFacts
-from timeline.columns.columns import Int64
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.records.not_given import NO_GRAPH, NO_ID
+from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import MemoryGraphs, StepPoints
-from timeline.tables.table import Table, join_tables, no_numbers, texts_or_none
+from timeline.tables.table import Columns, Json, Method, Spec, given, no_numbers, texts_or_none
 
-MEMORY_GRAPHS: Mapping[str, type] = {
-    "rank": int,
-    "graph": int,
-    "static_bytes": int,
-    "peak_bytes": int,
-    "peak_node": int,
-    "peak_operator": object,
-    "capacity_bytes": int,
-    "nodes": int,
-    "tensors": int,
-    "fp_start": object,
-    "bp_end": object,
-}
-MEMORY_OPERATORS: Mapping[str, type] = {
-    "rank": int,
-    "graph": int,
-    "node": int,
-    "name": object,
-    "use_bytes": int,
-    "size_bytes": int,
-    "change_bytes": int,
-}
-MEMORY_TENSORS: Mapping[str, type] = {
-    "rank": int,
-    "graph": int,
-    "tensor": int,
-    "type": object,
-    "size_bytes": int,
-    "first": int,
-    "last": int,
-    "operator": object,
-    "at_peak": object,
-}
+_METHOD = Method("memory", questions={"most_allocations": EVERY_ROW})
+
+MEMORY_GRAPHS = Spec(
+    "memory_graphs",
+    "rank and graph, the most memory it holds, as MindSpore plans it; or per rank, of what "
+    "torch_npu allocated",
+    """
+    rank, graph
+    static_bytes: held throughout
+    peak_bytes = Peak
+    peak_node: the place in the execution order where the peak is first reached
+    text peak_operator = At operator: there; of allocations the last one before it
+    capacity_bytes: of the device
+    nodes = Operators: their number
+    tensors: their number, or that of allocations
+    text fp_start: the operator that begins forward
+    text bp_end: the operator that ends backward
+    """,
+    lambda run: _parts(run.facts, _graphs, _allocated),
+    Json("memory_graphs"),
+    _METHOD._replace(name="memory_graphs"),
+)
+MEMORY_OPERATORS = Spec(
+    "memory_operators",
+    "operator of a graph in execution order, or allocation in order of time",
+    """
+    rank, graph
+    node: its place in that order, from 0
+    text name
+    use_bytes: held by the graph then
+    size_bytes: of the operator's outputs and workspaces
+    change_bytes: of use_bytes since the node before
+    """,
+    lambda run: _parts(run.facts, _operators, _allocations),
+    method=_METHOD._replace(by="operator"),
+)
+MEMORY_TENSORS = Spec(
+    "memory_tensors",
+    "tensor of a graph, or allocation in order of time",
+    """
+    rank, graph, tensor
+    text type = Type
+    size_bytes
+    first = From operator: the node from which on it lives
+    last = To operator: the last node at which it lives
+    text operator = Operator: the one that makes it
+    text at_peak: true if it lives at the peak
+    """,
+    lambda run: _parts(run.facts, _tensors, _held),
+    method=_METHOD._replace(by="tensor"),
+)
 MOST_AT_PEAK = 50
 """So many tensors of those that are held at a peak are shown, the largest."""
-_Columns = dict[str, npt.NDArray[Any]]
 
 
-def memory_tables(facts: Sequence[RankFacts]) -> tuple[Table, Table, Table]:
-    """Return what graphs of MindSpore hold, as planned, or operators of torch_npu allocated.
-
-    Returns:
-        a row per rank and graph: the most that it holds, and where; a row per rank, graph and node,
-        in execution order: what the graph holds then; a row per rank, graph and tensor: at which
-        nodes it lives, and whether at the peak. Allocations have no graph and no nodes: they have a
-        row for the rank in the first table, and one each in the other two, in order of time.
-    """
-    graphs, operators, tensors = list[_Columns](), list[_Columns](), list[_Columns]()
+def _parts(
+    facts: Sequence[RankFacts],
+    planned: Callable[[RankFacts, MemoryUse], Columns],
+    allocated: Callable[[int, AllocatedMemory], Columns],
+) -> Iterator[Columns]:
+    """Yield the columns of each rank, of what graphs hold as planned and of what was allocated."""
     for rank in facts:
         tables = rank.profiler_tables
         if len(tables.of(MemoryGraphs)):
-            use, points = memory_use(tables), tables.of(StepPoints)
-            names = _Names(tables.strings, use)
-            graphs.append(
-                _graphs(
-                    rank.rank,
-                    use,
-                    names,
-                    find_node(use, tables.strings, points.fp_start, last=False),
-                    find_node(use, tables.strings, points.bp_end, last=True),
-                )
-            )
-            operators.append(_operators(rank.rank, use, names))
-            tensors.append(_tensors(rank.rank, use, names))
+            yield planned(rank, memory_use(tables))
         if rank.allocated.peak_bytes != NO_ID:
-            graphs.append(_allocated(rank.rank, rank.allocated))
-            operators.append(_allocations(rank.rank, rank.allocated))
-            tensors.append(_held(rank.rank, rank.allocated))
-    return (
-        join_tables(graphs, MEMORY_GRAPHS),
-        join_tables(operators, MEMORY_OPERATORS),
-        join_tables(tensors, MEMORY_TENSORS),
+            yield allocated(rank.rank, rank.allocated)
+
+
+def _graphs(rank: RankFacts, use: MemoryUse) -> Columns:
+    tables, strings = rank.profiler_tables, rank.profiler_tables.strings
+    points, of_node = tables.of(StepPoints), _node_names(use, strings)
+    return MEMORY_GRAPHS.part(
+        rank.rank,
+        use.graphs,
+        strings,
+        peak_bytes=use.peak_bytes,
+        peak_node=np.ma.masked_array(use.peak_node - use.first_node[:-1], use.peak_node == NO_NODE),
+        peak_operator=of_node[use.peak_node],
+        nodes=use.node_count,
+        tensors=use.tensor_count,
+        fp_start=of_node[find_node(use, strings, points.fp_start, last=False)],
+        bp_end=of_node[find_node(use, strings, points.bp_end, last=True)],
     )
 
 
-class _Names:
-    """Names by code, and of nodes, as objects; None for those that are not given."""
-
-    def __init__(self, strings: StringPool, use: MemoryUse) -> None:
-        self.texts = texts_or_none(strings)
-        self.of_nodes = self.texts[np.append(use.nodes.name, np.int32(NO_NAME))]
-
-
-def _graphs(rank: int, use: MemoryUse, names: _Names, fp_start: Int64, bp_end: Int64) -> _Columns:
-    graphs = use.graphs
-    return {
-        "rank": np.full(len(graphs), rank),
-        "graph": np.ma.masked_equal(graphs.graph, NO_GRAPH),
-        "static_bytes": graphs.static_bytes,
-        "peak_bytes": use.peak_bytes,
-        "peak_node": np.ma.masked_array(
-            use.peak_node - use.first_node[:-1], use.peak_node == NO_NODE
-        ),
-        "peak_operator": names.of_nodes[use.peak_node],
-        "capacity_bytes": np.ma.masked_equal(graphs.capacity_bytes, NO_ID),
-        "nodes": use.node_count,
-        "tensors": use.tensor_count,
-        "fp_start": names.of_nodes[fp_start],
-        "bp_end": names.of_nodes[bp_end],
-    }
+def _operators(rank: RankFacts, use: MemoryUse) -> Columns:
+    return MEMORY_OPERATORS.part(
+        rank.rank,
+        use.nodes,
+        rank.profiler_tables.strings,
+        use_bytes=use.use_bytes,
+        size_bytes=use.size_bytes,
+        change_bytes=use.change_bytes,
+    )
 
 
-def _operators(rank: int, use: MemoryUse, names: _Names) -> _Columns:
-    nodes = use.nodes
-    return {
-        "rank": np.full(len(nodes), rank),
-        "graph": np.ma.masked_equal(nodes.graph, NO_GRAPH),
-        "node": nodes.node,
-        "name": names.texts[nodes.name],
-        "use_bytes": use.use_bytes,
-        "size_bytes": use.size_bytes,
-        "change_bytes": use.change_bytes,
-    }
+def _tensors(rank: RankFacts, use: MemoryUse) -> Columns:
+    strings = rank.profiler_tables.strings
+    return MEMORY_TENSORS.part(
+        rank.rank,
+        use.tensors,
+        strings,
+        type=texts_or_none(strings)[use.tensors.kind],
+        first=use.first,
+        last=use.last,
+        operator=_node_names(use, strings)[use.maker],
+        at_peak=use.at_peak.astype(object),
+    )
 
 
-def _tensors(rank: int, use: MemoryUse, names: _Names) -> _Columns:
-    tensors = use.tensors
-    return {
-        "rank": np.full(len(tensors), rank),
-        "graph": np.ma.masked_equal(tensors.graph, NO_GRAPH),
-        "tensor": tensors.tensor,
-        "type": names.texts[tensors.kind],
-        "size_bytes": tensors.size_bytes,
-        "first": use.first,
-        "last": use.last,
-        "operator": names.of_nodes[use.maker],
-        "at_peak": use.at_peak.astype(object),
-    }
+def _node_names(use: MemoryUse, strings: StringPool) -> npt.NDArray[np.object_]:
+    """Return the names of nodes, and at the end None, where NO_NODE points to."""
+    return texts_or_none(strings)[np.append(use.nodes.name, np.int32(NO_NAME))]
 
 
-def _allocated(rank: int, memory: AllocatedMemory) -> _Columns:
+def _allocated(rank: int, memory: AllocatedMemory) -> Columns:
     row = {
         "rank": rank,
         "peak_bytes": memory.peak_bytes,
         "peak_operator": memory.strings[memory.peak_name] or None,
         "tensors": memory.count,
     }
-    return dict(Table.of_rows(MEMORY_GRAPHS, [[*map(row.get, MEMORY_GRAPHS)]]).columns)
+    return MEMORY_GRAPHS.of_rows([[*map(row.get, MEMORY_GRAPHS.kinds)]]).columns
 
 
-def _allocations(rank: int, memory: AllocatedMemory) -> _Columns:
+def _allocations(rank: int, memory: AllocatedMemory) -> Columns:
     held = memory.held
-    use_bytes = np.ma.masked_equal(held.use_bytes, NO_ID)
+    not_known = held.use_bytes == NO_ID
     change_bytes = np.ma.masked_array(
-        np.diff(held.use_bytes, prepend=NO_ID),
-        (held.use_bytes == NO_ID) | np.append(True, held.use_bytes == NO_ID)[:-1],
+        np.diff(held.use_bytes, prepend=NO_ID), not_known | np.append(True, not_known)[:-1]
     )
-    return {
-        "rank": np.full(len(held), rank),
-        "graph": no_numbers(len(held)),
-        "node": no_numbers(len(held)),
-        "name": texts_or_none(memory.strings)[held.name],
-        "use_bytes": use_bytes,
-        "size_bytes": held.size_bytes,
-        "change_bytes": change_bytes,
-    }
+    return MEMORY_OPERATORS.part(
+        rank,
+        held,
+        memory.strings,
+        graph=no_numbers(len(held)),
+        node=no_numbers(len(held)),
+        use_bytes=given(held.use_bytes, NO_ID),
+        change_bytes=change_bytes,
+    )
 
 
-def _held(rank: int, memory: AllocatedMemory) -> _Columns:
+def _held(rank: int, memory: AllocatedMemory) -> Columns:
     held = memory.held
-    return {
-        "rank": np.full(len(held), rank),
-        "graph": no_numbers(len(held)),
-        "tensor": np.arange(len(held)),
-        "type": np.full(len(held), None, object),
-        "size_bytes": held.size_bytes,
-        "first": no_numbers(len(held)),
-        "last": no_numbers(len(held)),
-        "operator": texts_or_none(memory.strings)[held.name],
-        "at_peak": held.at_peak.astype(object),
-    }
-
-
-def memory_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.memory`."""
-    rows = list[tuple[int, str | None, str, str, int]]()
-    for rank in facts:
-        memory = rank.memory
-        if memory.reserved_bytes != NO_ID:
-            rows.append((rank.rank, RESERVED, "", RESERVED, memory.reserved_bytes))
-        columns = (memory.table.group, memory.table.name, memory.table.peak_bytes)
-        for group, name, peak_bytes in zip(*(one.tolist() for one in columns), strict=True):
-            rows.append((rank.rank, None, memory.strings[group], memory.strings[name], peak_bytes))
-    return Table.of_rows(_MEMORY, rows)
+    return MEMORY_TENSORS.part(
+        rank,
+        held,
+        memory.strings,
+        **dict.fromkeys(("graph", "first", "last"), no_numbers(len(held))),
+        tensor=np.arange(len(held)),
+        type=np.full(len(held), None, object),
+        operator=texts_or_none(memory.strings)[held.name],
+        at_peak=held.at_peak.astype(object),
+    )
 
 
 RESERVED = "reserved"
-"""What the most memory that was reserved is called among peaks."""
-_MEMORY = {"rank": int, "metric": object, "group": object, "name": object, "peak_bytes": int}
+"""The name, among peaks, of the most memory that was reserved."""
+MEMORY: Spec = Spec(
+    "memory",
+    "peak of memory, for a comparison; those of counters if they are read",
+    """
+    rank
+    text metric: reserved; None for a counter
+    text group, name
+    peak_bytes
+    """,
+    lambda run: MEMORY.of_rows(row for rank in run.facts for row in _peaks(rank)),
+)
+
+
+def _peaks(rank: RankFacts) -> Iterator[tuple[int, str | None, str, str, int]]:
+    memory = rank.memory
+    if memory.reserved_bytes != NO_ID:
+        yield rank.rank, RESERVED, "", RESERVED, memory.reserved_bytes
+    columns = (memory.table.group, memory.table.name, memory.table.peak_bytes)
+    for group, name, peak_bytes in zip(*(one.tolist() for one in columns), strict=True):
+        yield rank.rank, None, memory.strings[group], memory.strings[name], peak_bytes

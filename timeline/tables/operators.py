@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,114 +10,212 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
+from timeline.analysis.questions import EVERY_ROW
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.operators import OperatorSteps
-from timeline.columns.columns import Bool, Codes, Float64, Int64
+from timeline.columns.columns import Codes, Float64, Int64
 from timeline.columns.group_by import group_by
-from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import (
     FrameworkOperators,
     OperatorSource,
     OperatorSums,
     RunLevel,
 )
-from timeline.tables.table import Table, join_parts, join_tables, masked_if_needed, no_numbers
-
-OPERATORS: Mapping[str, type] = {
-    "rank": int,
-    "source": object,
-    "type": object,
-    "core": object,
-    "count": int,
-    "total_ns": int,
-    "mean_ns": int,
-    "dispatch_ns": int,
-    "run_ns": int,
-    "share": float,
-}
-OPERATOR_STEPS: Mapping[str, type] = {
-    "rank": int,
-    "step": int,
-    "level": object,
-    "side": object,
-    "type": object,
-    "name": object,
-    "shapes": object,
-    "count": int,
-    "total_ns": int,
-    "mean_ns": int,
-}
-FRAMEWORK: Mapping[str, type] = {
-    "rank": int,
-    "graph": int,
-    "stream": int,
-    "task": int,
-    "name": object,
-    "type": object,
-    "block_dim": int,
-    "inputs": object,
-    "outputs": object,
-}
-
+from timeline.tables.table import (
+    Columns,
+    Json,
+    Method,
+    Run,
+    Spec,
+    Table,
+    given,
+    join_parts,
+    no_numbers,
+    texts_or_none,
+)
 
 MOST_TOLD_STEPS = 20_000
 """Rows of operators by step in a report."""
 _TASKS = "tasks"
+_ONE_ROW = "; each compute task and communication op is in one row of tasks"
+
+OPERATORS = Spec(
+    "operators",
+    "rank and operator, with name and shapes if those were asked for",
+    """
+    rank
+    communication: 1 or 0
+    label type
+    label core: what ran it
+    label name
+    label shapes: of inputs
+    count, total_ns = Total, shortest_ns = Min, longest_ns = Max
+    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
+    """,
+    # Operators of a host alone are listed only if no device is recorded at all.
+    lambda run: map(
+        _operators,
+        [rank for rank in run.facts if rank.tasks or rank.communication_ops] or run.facts,
+    ),
+)
+OPERATOR_SUMS: Spec = Spec(
+    "operator_sums",
+    "rank, source and type of operator, and core",
+    """
+    rank
+    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
+        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
+    label type: empty if the log names no operators
+    text core
+    count, total_ns = Time, mean_ns
+    dispatch_ns: of AI CPUs, until the task began
+    run_ns: of AI CPUs, from then on
+    share share: of all of its source and rank
+    """,
+    lambda run: (
+        part
+        for rank in run.facts
+        for part in (_of_tasks(rank), *_of_files(OPERATOR_SUMS, rank, RunLevel.TYPE))
+    ),
+    Json("operators"),
+)
+OPERATOR_DETAILS: Spec = Spec(
+    "operator_details",
+    "rank, file of sums and single operator",
+    """
+    rank
+    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
+        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
+    label type: empty if the log names no operators
+    text core
+    count, total_ns = Time, mean_ns
+    dispatch_ns: of AI CPUs, until the task began
+    run_ns: of AI CPUs, from then on
+    share share: of all of its source and rank
+    label name
+    """,
+    lambda run: (
+        part for rank in run.facts for part in _of_files(OPERATOR_DETAILS, rank, RunLevel.NAME)
+    ),
+)
+OPERATORS_BY_TYPE = Spec(
+    "operators_by_type",
+    f"rank, source and type of operator{_ONE_ROW}",
+    """
+    rank
+    communication: 1 or 0
+    label type
+    label core: what ran it
+    label shapes: empty
+    count, total_ns = Total, shortest_ns = Min, longest_ns = Max
+    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
+    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
+        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
+    mean_ns
+    dispatch_ns: of AI CPUs, until the task began
+    run_ns: of AI CPUs, from then on
+    share share: of all of its source and rank
+    """,
+    lambda run: [_with_file_sums(run, "operator_sums")],
+    method=Method("operators", by="type"),
+)
+OPERATORS_BY_NAME = Spec(
+    "operators_by_name",
+    f"rank, source, operator and shapes{_ONE_ROW}",
+    """
+    rank
+    communication: 1 or 0
+    label type
+    label core: what ran it
+    label name
+    label shapes: of inputs
+    count, total_ns = Total, shortest_ns = Min, longest_ns = Max
+    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
+    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
+        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
+    mean_ns
+    dispatch_ns: of AI CPUs, until the task began
+    run_ns: of AI CPUs, from then on
+    share share: of all of its source and rank
+    """,
+    lambda run: [_with_file_sums(run, "operator_details")],
+    method=Method("operators", by="name", questions={"named_operators": EVERY_ROW}),
+)
+OPERATOR_STEPS = Spec(
+    "operator_steps",
+    "rank, step and type, operator or kernel; of the rank's dynamic_shape_info file, or else of "
+    "its tasks and communication ops in steps",
+    """
+    rank, step
+    text level: type, name (an operator and its shapes) or kernel (of GPUs)
+    text side: cpu or gpu, if a file names it
+    text type, name
+    text shapes: of inputs
+    count, total_ns = Time, mean_ns
+    """,
+    lambda run: (_steps_of(rank.rank, rank.operator_steps) for rank in run.facts),
+    method=Method(
+        "operator_steps", levels=("type", "name", "kernel"), questions={"every_run": True}
+    ),
+)
+TOLD_OPERATOR_STEPS = Spec(
+    "told_operator_steps",
+    "rank, step and type, operator or kernel",
+    """
+    rank, step
+    text level: type, name (an operator and its shapes) or kernel (of GPUs)
+    text side: cpu or gpu, if a file names it
+    text type, name
+    text shapes: of inputs
+    count, total_ns = Time, mean_ns
+    """,
+    lambda run: _told_steps(run),  # noqa: PLW0108 - defined below
+    Json("operator_steps"),
+    note="Tasks have the level type; `dynamic_shape_info_N.json`, if there, name and kernel too. "
+    "At most 20 000 rows: beyond, the types that take least share a row without a type in "
+    "each step",
+)
+FRAMEWORK = Spec(
+    "framework",
+    "operator as MindSpore describes it to the device",
+    """
+    rank, graph, stream
+    task: its id on the device
+    label name
+    text type
+    block_dim: how many blocks it is split into
+    text inputs: a list of objects with `format`, `type` and `shape`
+    text outputs: as inputs
+    """,
+    lambda run: map(_described, run.facts),
+    Json(
+        "framework",
+        lambda run, table: [] if any(rank.tasks for rank in run.facts) else table.to_dicts(),
+        more="; empty if the profile has tasks",
+    ),
+    Method("framework"),
+)
 
 
-def operator_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.operators`."""
-    # Operators of a host alone are told only where no device is recorded at all.
-    on_device = [rank for rank in facts if rank.tasks or rank.communication_ops]
-    return join_tables(map(_operators, on_device or facts))
-
-
-def _operators(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _operators(facts: RankFacts) -> Columns:
     times = facts.operators.times
-    strings = np.array(facts.operators.strings, object)
-    return {
-        "rank": np.full(len(times), facts.rank, np.int64),
-        "communication": times.communication.astype(np.int64),
-        "type": strings[times.type],
-        "core": strings[times.core],
-        "name": strings[times.name],
-        "shapes": strings[times.shapes],
-        "count": times.count,
-        "total_ns": times.total_ns,
-        "shortest_ns": times.shortest_ns,
-        "longest_ns": times.longest_ns,
-        "waited_ns": np.ma.masked_array(
-            times.waited_ns, np.full(len(times), not facts.operators.tells_waits)
-        ),
-    }
+    return OPERATORS.part(
+        facts.rank,
+        times,
+        facts.operators.strings,
+        communication=times.communication.astype(np.int64),
+        waited_ns=times.waited_ns if facts.operators.tells_waits else no_numbers(len(times)),
+    )
 
 
-def operator_sum_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank, source, operator type and core.
+def _with_file_sums(run: Run, sums: str) -> Columns:
+    """Return operators of tasks, and below them those of other sources.
 
-    source: tasks (communication ops too), or a file of sums: aicore_intermediate (of a mean step),
-    aicpu_intermediate, aicpu (the log of the AI CPUs). count, total_ns, mean_ns: of runs.
-    dispatch_ns, run_ns: of AI CPUs, until the task began, and then. share: of all of its source and
-    rank. A type is empty where the source names none; what is not known is masked or None.
+    sums: the table of sums by source; those of tasks are left out.
     """
-    parts = (part for rank in facts for part in (_of_tasks(rank), *_of_files(rank, RunLevel.TYPE)))
-    return _joined(parts, OPERATORS)
-
-
-def operator_detail_table(facts: Sequence[RankFacts]) -> Table:
-    """Return the sums of single operators in files: as `operator_sum_table`, with names."""
-    kinds = {**OPERATORS, "name": object}
-    parts = (part for rank in facts for part in _of_files(rank, RunLevel.NAME, named=True))
-    return _joined(parts, kinds)
-
-
-def with_file_sums(operators: Table, sums: Table) -> Table:
-    """Operators of tasks, and of other sources below them.
-
-    operators: see `Figures.operators`. sums: rows of `operator_sum_table`, or of
-    `operator_detail_table`; those of tasks are left out.
-    """
-    files = sums.take(sums["source"] != _TASKS)
+    operators, files = run["operators"], run[sums]
+    files = files.take(files["source"] != _TASKS)
     count = len(operators)
     total_ns = np.asarray(operators["total_ns"])
     added = {
@@ -127,24 +225,20 @@ def with_file_sums(operators: Table, sums: Table) -> Table:
         "run_ns": no_numbers(count),
         "share": _share(total_ns, [np.asarray(operators["rank"])]),
     }
-    texts = np.full(len(files), "", object)
+    texts, nothing = np.full(len(files), "", object), no_numbers(len(files))
     below = {
         "communication": np.zeros(len(files), np.int64),
-        "name": texts,
-        "shapes": texts,
-        "shortest_ns": no_numbers(len(files)),
-        "longest_ns": no_numbers(len(files)),
-        "waited_ns": no_numbers(len(files)),
+        **dict.fromkeys(("name", "shapes"), texts),
+        **dict.fromkeys(("shortest_ns", "longest_ns", "waited_ns"), nothing),
         **files.columns,
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }
     joined = {**operators.columns, **added}
-    every = join_parts([joined, below], joined)
-    return Table({name: masked_if_needed(column) for name, column in every.items()})
+    return join_parts([joined, below], joined)
 
 
-def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
-    """Compute tasks and communication ops of one rank by type and core, whatever else is told."""
+def _of_tasks(facts: RankFacts) -> Columns:
+    """Sum compute tasks and communication ops of one rank by type and core."""
     times = facts.operators.times
     keys = (times.communication.astype(np.int64), times.type, times.core)
     groups = group_by(len(times), keys)
@@ -155,7 +249,7 @@ def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
         "rank": np.full(len(first), facts.rank, np.int64),
         "source": np.full(len(first), _TASKS, object),
         "type": strings[times.type[first]],
-        "core": _or_none(strings[times.core[first]]),
+        "core": texts_or_none(strings[times.core[first]]),
         "count": count,
         "total_ns": total_ns,
         "mean_ns": _mean(total_ns, count),
@@ -165,97 +259,62 @@ def _of_tasks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
     }
 
 
-def _of_files(
-    facts: RankFacts, level: RunLevel, *, named: bool = False
-) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def _of_files(spec: Spec, facts: RankFacts, level: RunLevel) -> Iterator[Columns]:
     sums = facts.profiler_tables.of(OperatorSums)
     sums = sums.take(sums.level == level)
     if not len(sums):
         return
-    strings = np.array(list(facts.profiler_tables.strings), object)
+    strings = facts.profiler_tables.strings
     names = np.array([source.name.lower() for source in OperatorSource], object)
-    yield {
-        "rank": np.full(len(sums), facts.rank, np.int64),
-        "source": names[sums.source],
-        "type": strings[sums.kind],
-        "core": _or_none(strings[sums.core]),
-        "count": np.ma.masked_equal(sums.count, NO_ID),
-        "total_ns": np.ma.masked_equal(sums.total_ns, NO_TIME),
-        "mean_ns": np.ma.masked_equal(sums.mean_ns, NO_TIME),
-        "dispatch_ns": np.ma.masked_equal(sums.dispatch_ns, NO_TIME),
-        "run_ns": np.ma.masked_equal(sums.run_ns, NO_TIME),
-        "share": np.ma.masked_array(
-            _share(np.where(sums.total_ns == NO_TIME, 0, sums.total_ns), [sums.source]),
-            sums.total_ns == NO_TIME,
-        ),
-        **({"name": strings[sums.name]} if named else {}),
-    }
+    unknown = sums.total_ns == NO_TIME
+    shares = _share(np.where(unknown, 0, sums.total_ns), [sums.source])
+    yield spec.part(
+        facts.rank,
+        sums,
+        strings,
+        source=names[sums.source],
+        type=np.array([*strings], object)[sums.kind],
+        share=np.ma.masked_array(shares, unknown),
+    )
 
 
-def operator_step_table(facts: Sequence[RankFacts]) -> Table:
-    """Return how often and how long each type, operator or kernel ran in each step of a rank.
+def _told_steps(run: Run) -> Table | Iterator[Columns]:
+    """Return the rows of OPERATOR_STEPS for a report: those of MOST_TOLD_STEPS or all.
 
-    level: type, name (an operator and its shapes) or kernel. side: cpu or gpu, where a file tells
-    it. shapes: of inputs. A row of the level type that has no type sums up those that take least,
-    one without a step those of several steps.
+    Beyond, the types that take least share a row in each step.
     """
-    return _joined((_steps_of(rank.rank, rank.operator_steps) for rank in facts), OPERATOR_STEPS)
+    if len(run["operator_steps"]) <= MOST_TOLD_STEPS:
+        return run["operator_steps"]
+    most = max(1, MOST_TOLD_STEPS // len(run.facts))
+    return (_steps_of(rank.rank, rank.operator_steps.limited(most)) for rank in run.facts)
 
 
-def told_operator_step_table(facts: Sequence[RankFacts], steps: Table) -> Table:
-    """Return the rows of `operator_step_table` for a report: those of MOST_TOLD_STEPS or all.
-
-    steps: all rows. Beyond, the types that take least share a row in each step.
-    """
-    if len(steps) <= MOST_TOLD_STEPS:
-        return steps
-    most = max(1, MOST_TOLD_STEPS // len(facts))
-    told = (_steps_of(rank.rank, rank.operator_steps.limited(most)) for rank in facts)
-    return _joined(told, OPERATOR_STEPS)
-
-
-def _steps_of(rank: int, steps: OperatorSteps) -> dict[str, npt.NDArray[Any]]:
-    runs, strings = steps.runs, np.array(steps.strings, object)
-    levels = np.array([level.name.lower() for level in RunLevel], object)
-    return {
-        "rank": np.full(len(runs), rank, np.int64),
-        "step": np.ma.masked_equal(runs.step, NO_ID),
-        "level": levels[runs.level],
-        "side": _or_none(strings[runs.side]),
-        "type": _without(strings[runs.kind], runs.rest),
-        "name": _or_none(strings[runs.name]),
-        "shapes": _or_none(strings[runs.shapes]),
-        "count": runs.count,
-        "total_ns": runs.total_ns,
-        "mean_ns": _mean(runs.total_ns, runs.count),
-    }
+def _steps_of(rank: int, steps: OperatorSteps) -> Columns:
+    runs = steps.runs
+    types = texts_or_none(steps.strings)[runs.kind]
+    types[runs.rest] = None
+    return OPERATOR_STEPS.part(
+        rank,
+        runs,
+        steps.strings,
+        level=np.array([level.name.lower() for level in RunLevel], object)[runs.level],
+        type=types,
+        mean_ns=_mean(runs.total_ns, runs.count),
+    )
 
 
-def framework_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank and operator that the framework describes to the device.
-
-    task: its id there. block_dim: how many blocks it is split into. inputs, outputs: lists of
-    objects with format, type and shape. What is not known is masked or None.
-    """
-    return _joined((part for rank in facts for part in _described(rank)), FRAMEWORK)
-
-
-def _described(facts: RankFacts) -> Iterator[dict[str, npt.NDArray[Any]]]:
+def _described(facts: RankFacts) -> Columns:
     rows = facts.profiler_tables.of(FrameworkOperators)
-    if not len(rows):
-        return
-    strings = np.array(list(facts.profiler_tables.strings), object)
-    yield {
-        "rank": np.full(len(rows), facts.rank, np.int64),
-        "graph": np.ma.masked_equal(rows.graph, NO_GRAPH),
-        "stream": np.ma.masked_equal(rows.stream, NO_ID),
-        "task": np.ma.masked_equal(rows.task, NO_ID),
-        "name": strings[rows.name],
-        "type": _or_none(strings[rows.kind]),
-        "block_dim": np.ma.masked_equal(rows.blocks, NO_ID),
-        "inputs": _tensors(strings, rows.inputs),
-        "outputs": _tensors(strings, rows.outputs),
-    }
+    strings = np.array([*facts.profiler_tables.strings], object)
+    return FRAMEWORK.part(
+        facts.rank,
+        rows,
+        strings,
+        type=texts_or_none(strings[rows.kind]),
+        block_dim=given(rows.blocks, NO_ID),
+        inputs=_tensors(strings, rows.inputs),
+        outputs=_tensors(strings, rows.outputs),
+    )
 
 
 def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.object_]:
@@ -267,33 +326,15 @@ def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.o
     return found
 
 
-def _joined(parts: Iterable[dict[str, npt.NDArray[Any]]], kinds: Mapping[str, type]) -> Table:
-    """Return the rows of all ranks, with all columns even without rows."""
-    columns = join_parts(parts, kinds)
-    if not len(columns.get("rank", ())):
-        return Table.of_rows(kinds, ())
-    return Table({name: masked_if_needed(column) for name, column in columns.items()})
-
-
-def _or_none(texts: npt.NDArray[np.object_]) -> npt.NDArray[np.object_]:
-    return _without(texts, texts == "")
-
-
-def _without(texts: npt.NDArray[np.object_], absent: Bool) -> npt.NDArray[np.object_]:
-    made = texts.copy()
-    made[absent] = None
-    return made
-
-
 def _mean(total_ns: Int64, count: Int64) -> npt.NDArray[Any]:
-    """Whole ns, rounded; masked where nothing ran."""
+    """Return the mean in whole ns, rounded; masked if nothing ran."""
     divisor = np.maximum(count, 1)
     mean_ns = (2 * total_ns + divisor) // (2 * divisor)
     return np.ma.masked_array(mean_ns, count < 1) if (count < 1).any() else mean_ns
 
 
 def _share(total_ns: Int64, keys: Sequence[Int64]) -> npt.NDArray[np.float64]:
-    """Of the sum of all rows with equal keys."""
+    """Return each row's share of the sum of all rows with equal keys."""
     groups = group_by(len(total_ns), keys)
     of_ns = groups.sum(total_ns)[groups.group]
     share: npt.NDArray[np.float64] = total_ns / np.maximum(of_ns, 1)
@@ -324,7 +365,7 @@ class OperatorCurves:
 def operator_curves(steps: Table, operators: Table) -> OperatorCurves | None:
     """Return the curves of types, None if there are fewer than two steps.
 
-    steps: rows of `operator_step_table`. operators: see `Figures.operators`; what is communication
+    steps: rows of OPERATOR_STEPS. operators: of OPERATORS; what is communication
     there, and no more than that, has no curve.
     """
     if not len(steps):

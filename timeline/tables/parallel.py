@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.rank_facts import RankFacts
-from timeline.analysis.waits.pipeline import Bubbles, Pairs, measure_bubbles
+from timeline.analysis.waits.pipeline import Bubbles, measure_bubbles
 from timeline.columns.columns import Bool, Int64, Rows, sort_rows
 from timeline.columns.distinct import distinct_values
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
@@ -22,43 +22,33 @@ from timeline.records.profiler_tables import (
     StepPoints,
     StepTraceMeans,
 )
-from timeline.tables.table import Table, given, join_parts, masked_if_needed
+from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given
 from timeline.units import spell_count, spell_share
 
-STEP_TRACE: Mapping[str, type] = {
-    "rank": int,
-    "graph": int,
-    "step": int,
-    "of": object,
-    "start_ns": int,
-    "total_ns": int,
-    "interval_ns": int,
-    "fp_bp_ns": int,
-    "tail_ns": int,
-    "fp_start": object,
-    "bp_end": object,
-}
 OF_STEPS, OF_FILE = "steps", "file"
-"""What a mean is of: the steps of the table, and what the file of the profiler says it is."""
+"""What a mean is of: the steps of the table, and the steps that the profiler's file is of."""
 PARTS = ("total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
-
-
-def step_trace_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank, graph and step of the step trace, and the means of each graph.
-
-    A step lasts from the end of the step before it: total_ns = interval_ns + fp_bp_ns + tail_ns.
-    The first step of a graph has no interval and is in no mean. Means have no step; `of` is steps
-    for that of the selected steps, where there are two at least, and file for the profiler's own.
-    fp_start, bp_end: the operators at which forward begins and backward ends.
+STEP_TRACE = Spec(
+    "step_trace",
+    "rank, graph and step of the step trace, and for the means of each graph",
     """
-    parts = (part for rank in facts for part in _parts(rank))
-    columns = join_parts(parts, STEP_TRACE)
-    if not columns:
-        return Table.of_rows(STEP_TRACE, ())
-    return Table({name: masked_if_needed(column) for name, column in columns.items()})
+    rank, graph
+    step: masked in means
+    text of: in means: steps for the selected ones without the first, file for the file's
+    start_ns: the end of the step before
+    total_ns: interval_ns + fp_bp_ns + tail_ns
+    interval_ns: the wait for data; masked in the first step
+    fp_bp_ns, tail_ns
+    text fp_start: the operator that begins forward
+    text bp_end: the operator that ends backward
+    """,
+    lambda run: (part for rank in run.facts for part in _parts(rank)),
+    Json("step_trace"),
+    Method("step_trace"),
+)
 
 
-def _parts(facts: RankFacts) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
+def _parts(facts: RankFacts) -> Iterator[Columns]:
     """Yield the rows of a rank: its steps, then means."""
     steps, trace = facts.steps, facts.step_trace
     rows = np.flatnonzero(~steps.host) if len(trace) else np.zeros(0, np.int64)
@@ -79,7 +69,7 @@ def _parts(facts: RankFacts) -> Iterator[Mapping[str, npt.NDArray[Any]]]:
         }
     means = [*_means(facts, rows, points)]
     if means:
-        yield Table.of_rows(STEP_TRACE, means).columns
+        yield STEP_TRACE.of_rows(means).columns
 
 
 _Points: TypeAlias = tuple[str | None, str | None]
@@ -90,7 +80,7 @@ def _means(
 ) -> Iterator[tuple[object, ...]]:
     """Yield the means of the steps of each graph, and those in the file.
 
-    rows: those of the steps that the step trace tells. points: see `_points`, by graph.
+    rows: of the steps in the step trace. points: see `_points`, by graph.
     """
     steps, trace = facts.steps, facts.step_trace
     for graph in points:
@@ -128,40 +118,37 @@ def mean_time_ns(times_ns: Int64) -> int | None:
     return (2 * int(known_ns.sum()) + len(known_ns)) // (2 * len(known_ns))
 
 
-PARALLEL: Mapping[str, type] = {
-    "mode": object,
-    "stages": int,
-    "ranks": int,
-    "stage_ranks": object,
-}
-PARALLEL_TIMES: Mapping[str, type] = {
-    "rank": int,
-    "stage": int,
-    "step": int,
-    "of": object,
-    "computing_ns": int,
-    "communication_alone_ns": int,
-    "stage_ns": int,
-    "receive_alone_ns": int,
-    "collective_alone_ns": int,
-    "communication_ns": int,
-    "free_ns": int,
-    "preparing_ns": int,
-}
 _NUMBERS = ("stages", "ranks", "stage", "tensors", "contexts")
-_TIMES = tuple(name for name in PARALLEL_TIMES if name.endswith("_ns"))
+
+PARALLEL: Spec = Spec(
+    "parallel",
+    "run whose files record how it is split over ranks, which is one at most",
+    """
+    text mode: in the file's words, such as auto_parallel or pipeline-parallel
+    stages: their number
+    ranks: their number
+    text stage_ranks: a list: the ranks of each stage
+    """,
+    lambda run: PARALLEL.of_rows(_splits(run.facts)),
+    Json(
+        "parallel",
+        lambda _run, table: next(iter(table.to_dicts()), None),
+        "how MindSpore, or the metadata of torch_npu, split the run, or `null`: `mode`, `stages`, "
+        "`ranks`, `stage_ranks` (the ranks of each stage)",
+    ),
+    Method("parallel"),
+)
 
 
-def parallel_table(facts: Sequence[RankFacts]) -> Table:
-    """Return how the run is split over ranks: one row, or none if that is not recorded.
+def _splits(facts: Sequence[RankFacts]) -> Iterator[tuple[Any, ...]]:
+    """Yield how the run is split, in one row, or none if no file records that.
 
-    mode: in the file's words. stages, ranks: how many. stage_ranks: the ranks of each stage. Where
-    files differ, the name of the parallel times is believed first, then parallel_strategy, then
+    If files differ, the name of the parallel times is believed first, then parallel_strategy, then
     profiler_info, and of each kind that of the first rank.
     """
     said = _Said.of(facts)
     if not said:
-        return Table.of_rows(PARALLEL, ())
+        return
     mode, stages, ranks = (_first(said, name) for name in ("mode", "stages", "ranks"))
     stage_ranks: list[list[int]] | None = None
     if stages is not None and ranks is not None and stages <= ranks:
@@ -174,7 +161,7 @@ def parallel_table(facts: Sequence[RankFacts]) -> Table:
         for rank, stage in sorted(placed.items()):
             if stage < stages:
                 stage_ranks[stage].append(rank)
-    return Table.of_rows(PARALLEL, [(mode, stages, ranks, stage_ranks)])
+    yield mode, stages, ranks, stage_ranks
 
 
 def stage_of(rank: int, parallel: Table) -> int | None:
@@ -279,18 +266,33 @@ def _first(said: Sequence[_Said], name: str) -> Any:
     return next((getattr(one, name) for one in said if one.tells(name)), None)
 
 
-def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
-    """Return a row per rank and step: computing, and communication without it; then means.
-
-    stage: from 0. Means have no step; `of` is steps for that of the selected steps but the first of
-    the run, where there are two at least, and file for the profiler's own. communication_alone_ns =
-    receive_alone_ns + collective_alone_ns; stage_ns = computing_ns + collective_alone_ns. Of ranks
-    with tables alone, times are those of step_trace_time.csv (`ParallelTimes`).
+PARALLEL_TIMES: Spec = Spec(
+    "parallel_times",
+    "rank and step of a cluster, and for their means",
     """
-    parallel, said = parallel_table(facts), _Said.of(facts)
+    rank
+    stage: from 0
+    step: masked in means
+    text of: in means: steps for the selected ones without the first, file for the file's
+    computing_ns
+    communication_alone_ns = Communication alone: while nothing computes
+    stage_ns = Stage time: computing_ns + collective_alone_ns; of step_trace_time.csv its own
+    receive_alone_ns = Receives alone: of communication alone
+    collective_alone_ns = Collectives alone: of communication alone
+    communication_ns: of ranks with tables alone, as the next two
+    free_ns, preparing_ns
+    """,
+    lambda run: PARALLEL_TIMES.of_rows(_parallel_rows(run)),
+    Json("parallel_times"),
+    Method("parallel_times"),
+)
+_TIMES = tuple(name for name in PARALLEL_TIMES.kinds if name.endswith("_ns"))
+
+
+def _parallel_rows(run: Run) -> Iterator[tuple[Any, ...]]:
+    parallel, said = run["parallel"], _Said.of(run.facts)
     own_stage = {one.rank: one.stage for one in said if one.stage is not None}
-    rows: list[tuple[Any, ...]] = []
-    for rank in facts:
+    for rank in run.facts:
         stage = stage_of(rank.rank, parallel)
         stage = own_stage.get(rank.rank) if stage is None else stage
         times = rank.profiler_tables.of(ParallelTimes)
@@ -301,8 +303,7 @@ def parallel_times_table(facts: Sequence[RankFacts]) -> Table:
             columns = [getattr(table, name).tolist() for name in _TIMES]
             for step, *found in zip(numbers, *columns, strict=True):
                 given = [None if time_ns == NO_TIME else time_ns for time_ns in found]
-                rows.append((rank.rank, stage, step, of, *given))
-    return Table.of_rows(PARALLEL_TIMES, rows)
+                yield rank.rank, stage, step, of, *given
 
 
 def _mean_of(steps: ParallelTimes) -> ParallelTimes:
@@ -319,34 +320,53 @@ NOTABLE = 0.01
 """Bubbles of a smaller share of the time are not worth a sentence."""
 
 
-def pipeline_table(facts: Sequence[RankFacts], pairs: Pairs, ordinary: Sequence[Bool]) -> Table:
-    """See `Figures.pipeline`."""
-    exposed = [rank.exposed for rank in facts]
-    bubbles = measure_bubbles([rank.collectives for rank in facts], exposed, pairs)
+PIPELINE = Spec(
+    "pipeline",
+    "rank and step in which it receives from another stage of a pipeline",
+    """
+    rank
+    step: masked outside of any
+    stage: from 0
+    stages, micro_batches, receives
+    matched: of how many of them the send is known
+    bubble_ns: the time it waited in them
+    exposed_ns: of that, while nothing computed
+    share share: the bubble's of the step
+    share exposed_share: the exposed part's of the step
+    share ideal_share: (stages - 1) / (micro_batches + stages - 1)
+    text ordinary: whether the step is
+    """,
+    lambda run: _pipeline(run),  # noqa: PLW0108 - defined below
+    Json("pipeline"),
+)
+
+
+def _pipeline(run: Run) -> Iterator[Columns]:
+    exposed = [rank.exposed for rank in run.facts]
+    bubbles = measure_bubbles(
+        [rank.collectives for rank in run.facts], exposed, run.rank_waiting.pairs
+    )
     if not len(bubbles):
-        return Table({})
-    ranks = np.array([rank.rank for rank in facts], np.int64)
-    spans_ns, plain = _steps_of(facts, bubbles, ordinary)
+        return
+    ranks = np.array([rank.rank for rank in run.facts], np.int64)
+    spans_ns, plain = _steps_of(run.facts, bubbles, run.ordinary)
     unknown = (bubbles.stages == NO_ID) | (bubbles.micro_batches == NO_ID)
     between = bubbles.stages - 1
     ideal = between / np.where(unknown, 1, bubbles.micro_batches + between)
-    return Table(
-        {
-            "rank": ranks[bubbles.rank],
-            "step": np.ma.masked_equal(bubbles.iteration, NO_ID),
-            "stage": np.ma.masked_equal(bubbles.stage, NO_ID),
-            "stages": np.ma.masked_equal(bubbles.stages, NO_ID),
-            "micro_batches": np.ma.masked_equal(bubbles.micro_batches, NO_ID),
-            "receives": bubbles.receives,
-            "matched": bubbles.matched,
-            "bubble_ns": bubbles.bubble_ns,
-            "exposed_ns": bubbles.exposed_ns,
-            "share": _shares(bubbles.bubble_ns, spans_ns),
-            "exposed_share": _shares(bubbles.exposed_ns, spans_ns),
-            "ideal_share": np.ma.masked_array(np.round(ideal, 6), unknown),
-            "ordinary": plain.astype(object),
-        }
-    )
+    yield {
+        "rank": ranks[bubbles.rank],
+        "step": given(bubbles.iteration, NO_ID),
+        **{name: given(getattr(bubbles, name), NO_ID) for name in _SHAPE},
+        **{name: getattr(bubbles, name) for name in _WAITED},
+        "share": _shares(bubbles.bubble_ns, spans_ns),
+        "exposed_share": _shares(bubbles.exposed_ns, spans_ns),
+        "ideal_share": np.ma.masked_array(np.round(ideal, 6), unknown),
+        "ordinary": plain.astype(object),
+    }
+
+
+_SHAPE = ("stage", "stages", "micro_batches")
+_WAITED = ("receives", "matched", "bubble_ns", "exposed_ns")
 
 
 def _shares(times_ns: Int64, spans_ns: Int64) -> npt.NDArray[Any]:
@@ -375,7 +395,7 @@ def _steps_of(
 def pipeline_sentences(pipeline: Table, filed_stages: int | None = None) -> Iterator[str]:
     """Return sentences on the bubbles of ordinary steps, none if there are none.
 
-    pipeline: see `Figures.pipeline`. filed_stages: how many stages a file says that there are.
+    pipeline: the table PIPELINE. filed_stages: how many stages a file says that there are.
     """
     if not len(pipeline):
         return
@@ -433,8 +453,8 @@ def _exposed(rows: Table) -> str:
 def _largest(rows: Table, name: str) -> tuple[int, str]:
     """Return the rank or stage with the largest mean share, and that share."""
     shares: dict[int, list[float]] = {}
-    for which, share in zip(rows[name].tolist(), rows["share"].tolist(), strict=True):
-        shares.setdefault(which, []).append(share)
+    for which, one in zip(rows[name].tolist(), rows["share"].tolist(), strict=True):
+        shares.setdefault(which, []).append(one)
     means = {which: sum(its) / len(its) for which, its in shares.items()}
     largest = max(means, key=lambda which: (means[which], -which))
     return largest, spell_share(means[largest], 1)

@@ -1,27 +1,38 @@
-"""A table of named columns as rows, CSV, frames of other libraries, and HTML in a notebook."""
+"""Tables of named columns, and the declarations that the tables of a run are made of."""
 
 from __future__ import annotations
 
 import csv
+import enum
 import io
 import urllib.parse
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Codes
+from timeline.columns.columns import Bool, Codes, ColumnTable
 from timeline.printable import printable
+from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.tables.short_names import shortened
 
 if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
     import pyarrow as pa
+
+    from timeline.analysis.path.critical_path import CriticalPath
+    from timeline.analysis.rank_facts import RankFacts
+    from timeline.analysis.waits.exposed_waiting import ExposedParts
+    from timeline.analysis.waits.waiting import Waiting
+
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""Columns by name, such as those of one rank, which are joined to a table."""
 
 
 def cell_html(value: object) -> str:
@@ -270,16 +281,261 @@ def _defused(row: Iterable[Any]) -> list[Any]:
     ]
 
 
-def join_tables(
-    parts: Iterable[Mapping[str, npt.NDArray[Any]]], kinds: Mapping[str, type] | None = None
+def sum_rows(
+    table: Table,
+    keys: Sequence[str],
+    sums: Sequence[str],
+    *,
+    least: Sequence[str] = (),
+    largest: Sequence[str] = (),
+    by: str = "",
 ) -> Table:
-    """Join parts that have the same columns into one table.
+    """Return a row for each distinct combination of keys, in order of appearance.
 
-    kinds: as for `Table.of_rows`, in the order of the columns; without parts and kinds there are
-    no columns.
+    Args:
+        keys: columns; what is masked in one is equal to what is masked.
+        sums, least, largest: columns of which rows have the sum, the least and the largest value;
+            masked if no row of the key has one.
+        by: the column by which the largest rows come first instead.
     """
-    columns = list(parts)
-    if not columns:
-        return Table.of_rows(kinds or {}, ())
-    names = kinds or columns[0]
-    return Table({name: join_columns([part[name] for part in columns]) for name in names})
+    rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
+    number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
+    row = np.array([number[key] for key in rows], np.intp)
+    columns = {name: table[name][np.unique(row, return_index=True)[1]] for name in keys}
+    for names, combine in ((sums, np.add), (least, np.minimum), (largest, np.maximum)):
+        for name in names:
+            known = ~np.ma.getmaskarray(table[name])
+            values, of_row = np.ma.getdata(table[name])[known], row[known]
+            combined = np.zeros(len(number), values.dtype)
+            combined[of_row] = 0 if combine is np.add else values
+            combine.at(combined, of_row, values)
+            absent = np.ones(len(number), np.bool_)
+            absent[of_row] = False
+            columns[name] = np.ma.masked_array(combined, absent) if absent.any() else combined
+    summed = Table(columns)
+    if not by:
+        return summed
+    return summed.take(np.argsort(-np.ma.filled(summed[by], 0), kind="stable"))
+
+
+# -- declarations ----------------------------------------------------------------------------------
+
+
+class Kind(enum.Enum):
+    """The kinds of values in a column."""
+
+    INTEGER = "integer"
+    """Masked if not given. Times end in _ns, sizes in _bytes."""
+    REAL = "real"
+    SHARE = "share"
+    """A real number of which 1 is the whole."""
+    TEXT = "text"
+    """None if not given; also lists and truth values."""
+    LABEL = "label"
+    """Text that is empty if not given."""
+
+    @property
+    def dtype(self) -> type:
+        """Return int, float or object."""
+        return {Kind.INTEGER: int, Kind.REAL: float, Kind.SHARE: float}.get(self, object)
+
+
+class Col(NamedTuple):
+    """The declaration of a column: its name, the meaning of its values, and its heading in a page.
+
+    meaning: what its name does not say; empty if it says all. unit: of amounts, which a page shows
+    with a prefix, such as FLOP.
+    """
+
+    name: str
+    kind: Kind = Kind.INTEGER
+    meaning: str = ""
+    title: str = ""
+    unit: str = ""
+
+    @property
+    def heading(self) -> str:
+        """Return the title, by default the name without its unit."""
+        bare = self.name.removesuffix("_ns").removesuffix("_bytes").removesuffix("_gb_s")
+        return self.title or bare.replace("_", " ").capitalize()
+
+
+def columns_in(schema: str) -> tuple[Col, ...]:
+    """Return the columns that a text declares, a line for one, or for several without a meaning.
+
+    >>> [(one.name, one.kind.name, one.meaning) for one in columns_in("rank, text name: of a rank")]
+    [('rank', 'INTEGER', ''), ('name', 'TEXT', 'of a rank')]
+
+    A line is `KIND NAME = TITLE in UNIT: MEANING`, of which all but the name may be missing; the
+    kind is that of all columns behind it in the line, by default an integer.
+    """
+    columns = list[Col]()
+    for line in schema.strip().splitlines():
+        head, _, meaning = " ".join(line.split()).partition(": ")
+        kind = Kind.INTEGER
+        for one in head.split(", "):
+            name, _, title = one.partition(" = ")
+            word, _, rest = name.partition(" ")
+            if rest:
+                kind, name = Kind(word), rest
+            title, _, unit = title.partition(" in ")
+            columns.append(Col(name, kind, meaning, title, unit))
+    return tuple(columns)
+
+
+class Run(Protocol):
+    """The measurements that tables are made of: facts of ranks on one clock, and other tables."""
+
+    @property
+    def facts(self) -> Sequence[RankFacts]:
+        """Return the facts of each rank."""
+
+    @property
+    def rank_waiting(self) -> Waiting:
+        """Return who waits for whom in collectives."""
+
+    @property
+    def path(self) -> CriticalPath:
+        """Return what determined the steps; without segments if nobody asked for causes."""
+
+    @property
+    def ordinary(self) -> Sequence[Bool]:
+        """Return which steps of each rank are ordinary."""
+
+    @property
+    def exposed_parts(self) -> tuple[ExposedParts, ExposedParts]:
+        """Return the parts of exposed communication, of ranks and of their steps."""
+
+    def __getitem__(self, name: str) -> Table:
+        """Return another table of the run."""
+
+
+class Json(NamedTuple):
+    """The form of a table in the JSON report.
+
+    key: that of the report. shape: makes its value; by default an object per row. meaning: its
+    documentation if it has other names than the columns. more: follows what columns mean.
+    """
+
+    key: str
+    shape: Callable[[Run, Table], Any] = lambda _run, table: table.to_dicts()
+    meaning: str = ""
+    more: str = ""
+
+
+class Method(NamedTuple):
+    """The method of a profile that gives a table.
+
+    by: the value of its `by` that chooses the table, if it gives several; the default first.
+    levels: values of the column `level`, of which `by` chooses one. questions: fields of
+    `Questions` beyond those always asked. kept: the figures of a selection are cached.
+    """
+
+    name: str
+    by: str = ""
+    levels: tuple[str, ...] = ()
+    questions: Mapping[str, Any] = {}
+    kept: bool = True
+
+
+class View(NamedTuple):
+    """The form of a table in a page.
+
+    anchor: its address in the page. columns: their names, in order. where: a column and the value
+    that shown rows have in it. order: the column by which the largest come first; empty for the
+    table's own order. most: rows shown. noun: what rows are called. bars: columns with a bar in
+    each cell. titles: headings that differ from those of the columns. section: the title of the
+    section of the page that shows it; empty for that of all other tables.
+    """
+
+    anchor: str
+    caption: str
+    columns: tuple[str, ...]
+    where: tuple[str, object] | None = None
+    order: str = ""
+    most: int = 120
+    noun: str = "row"
+    bars: tuple[str, ...] = ()
+    titles: Mapping[str, str] = {}
+    section: str = ""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """The declaration of a table of a run.
+
+    Its schema, its key in the JSON report, its method of a profile with its help, its part of the
+    page, and its documentation follow from it.
+
+    rows: what rows are of, without "a row per". schema: see `columns_in`. make: returns the table
+    of a run, or yields the columns of its parts, such as ranks, in any order. note: a sentence on
+    all of it.
+    """
+
+    name: str
+    rows: str
+    schema: str = field(repr=False)
+    make: Callable[[Run], Table | Iterable[Columns]] = field(repr=False)
+    json: Json | None = None
+    method: Method | None = None
+    views: tuple[View, ...] = ()
+    note: str = ""
+
+    @cached_property
+    def columns(self) -> tuple[Col, ...]:
+        """Return the declared columns."""
+        return columns_in(self.schema)
+
+    @cached_property
+    def kinds(self) -> dict[str, type]:
+        """Return int, float or object for each column."""
+        return {one.name: one.kind.dtype for one in self.columns}
+
+    def of_rows(self, rows: Iterable[Sequence[Any]] = ()) -> Table:
+        """Return a table of rows, each with a value for each column, or None."""
+        return Table.of_rows(self.kinds, rows)
+
+    def of_run(self, run: Run) -> Table:
+        """Return the table of a run, with all columns even without rows."""
+        made = self.make(run)
+        if isinstance(made, Table):
+            return made
+        columns = join_parts(made, self.kinds)
+        if not columns or not len(columns[self.columns[0].name]):
+            return self.of_rows()
+        return Table({name: masked_if_needed(column) for name, column in columns.items()})
+
+    def part(
+        self, rank: int, rows: ColumnTable, strings: Iterable[str], /, **made: npt.NDArray[Any]
+    ) -> Columns:
+        """Return the columns of one rank.
+
+        A column that is not among `made` is the column of `rows` with its name: strings for codes,
+        and values that stand for "not given" masked, or None or empty as its kind says.
+        """
+        labels = np.array([*strings, ""], object)
+        columns = {"rank": np.full(len(rows), rank, np.int64), **made}
+        for one in self.columns:
+            if one.name not in columns:
+                pool = texts_or_none(labels) if one.kind is Kind.TEXT else labels
+                columns[one.name] = _shown(rows, one.name, pool)
+        return columns
+
+    def documented(self, quoted: str = "{}") -> str:
+        """Return its columns and its note; quoted: the format of names."""
+        columns = ", ".join(
+            quoted.format(one.name) + (f" ({one.meaning})" if one.meaning else "")
+            for one in self.columns
+        )
+        return f"{columns}. {self.note}" if self.note else columns
+
+
+def _shown(rows: ColumnTable, name: str, pool: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Return a column with strings instead of codes, and masked where nothing is given."""
+    values: npt.NDArray[Any] = getattr(rows, name)
+    if values.dtype == np.int32:
+        return np.asarray(pool[values])
+    if values.dtype.kind == "f":
+        return masked_if_needed(np.ma.masked_invalid(values))
+    default = rows.__dataclass_fields__[name].metadata["default"]
+    return given(values, default) if default in (NO_ID, NO_GRAPH, NO_TIME) else values

@@ -2,108 +2,160 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import asdict
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from timeline.analysis.checks import PARTS as CHECKED_PARTS
 from timeline.analysis.checks import RankChecks, known_reasons
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.steps import data_aug_bounds
+from timeline.analysis.waits.exposed_waiting import late_by_step
 from timeline.columns.columns import Bool, Int64
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure
 from timeline.records.tables import Steps
-from timeline.tables.table import Table, join_tables
+from timeline.tables.table import Columns, Json, Method, Spec, Table, given, no_numbers
 
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
+OVERLAP = Spec(
+    "overlap",
+    "rank, how its device time is spent; parts that nothing records are masked",
+    """
+    rank
+    steps: their number
+    step_ns: the mean period of its ordinary steps
+    span_ns: computing, not overlapped and free together
+    computing_ns, communication_ns
+    not_overlapped_ns: communication while nothing computes
+    free_ns: which makes up the span with computing and not overlapped
+    copies_ns: of free
+    idle_ns: of free
+    outside_ns: of free, before the first and after the last kernel
+    before_ns: of outside, before the first computing or communication
+    """,
+    lambda run: map(_overlap, run.facts, run.ordinary),
+    Json(
+        "overlap",
+        lambda run, table: [*_whole_and_steps(table, run["steps"])],
+        "`computing_ns`, `communication_ns`, `exposed_communication_ns` (also as "
+        "`not_overlapped_ns`, its name before), `free_ns`, and its parts `copies_ns`, "
+        "`outside_ns`, `idle_ns`, per `rank`, and per `graph` and `step`; of a step, its "
+        "[period](definitions.md) `period_ns` with the parts `before_ns` (before its first kernel) "
+        "and `between_ns` (before it begins, and after its last kernel) that the others leave, and "
+        "`late_ns`, by how much the rank [came later than its "
+        "peers](definitions.md#who-waits-for-whom), all four `null` of a whole rank; `step` is "
+        "`null` for all of the selection; parts that nothing records are `null`: of a rank with "
+        "tables alone, and `free_ns` and `idle_ns` where MindSpore left the marks of steps and no "
+        "task of the device",
+    ),
+    Method("overlap"),
+)
+_OF_STEPS = ("period_ns", "before_ns", "between_ns", "late_ns")
 
 
-def overlap_table(facts: Sequence[RankFacts], ordinary: Sequence[Bool]) -> Table:
-    """See `Figures.overlap`; ordinary: which steps of each rank are."""
-    return join_tables(_overlap(rank, its) for rank, its in zip(facts, ordinary, strict=True))
+def _whole_and_steps(overlap: Table, steps: Table) -> Iterator[dict[str, Any]]:
+    """Yield how each rank spent its time: the whole, then each step with device work."""
+    names = ("rank", "graph", "step", *PARTS, "outside_ns", *_OF_STEPS)
+    worked = steps.take(~np.ma.getmaskarray(steps["span_ns"])) if len(steps) else steps
+    of_ranks = {rank: [*rows] for rank, rows in groupby(worked.to_dicts(), itemgetter("rank"))}
+    for whole in overlap.to_dicts():
+        rows = [{**whole, "before_ns": None}]
+        rows += [{**row, "outside_ns": 0} for row in of_ranks.get(whole["rank"], ())]
+        for row in rows:
+            told = {name: row.get(name) for name in names}
+            yield {**told, "exposed_communication_ns": row["not_overlapped_ns"]}
 
 
-def _overlap(facts: RankFacts, ordinary: Bool) -> dict[str, npt.NDArray[Any]]:
+def _overlap(facts: RankFacts, ordinary: Bool) -> Columns:
     whole = facts.overlap_ns
-    span_ns = whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"]
     periods_ns = facts.step_totals.period_ns[ordinary & (facts.step_totals.span_ns > 0)]
-    mean_ns = round(int(periods_ns.sum()) / len(periods_ns)) if len(periods_ns) else NO_ID
     row = {
         "rank": facts.rank,
         "steps": len(facts.steps),
-        "step_ns": mean_ns,
-        "span_ns": span_ns,
+        "step_ns": round(int(periods_ns.sum()) / len(periods_ns)) if len(periods_ns) else None,
+        "span_ns": whole["computing_ns"] + whole["not_overlapped_ns"] + whole["free_ns"],
         **whole,
-        **{
-            name: NO_ID if time_ns is None else time_ns
-            for name, time_ns in asdict(facts.free_parts).items()
-        },
+        **asdict(facts.free_parts),
+        **dict.fromkeys(facts.not_recorded),
     }
-    columns = {name: np.array([value], np.int64) for name, value in row.items()}
-    maybe = ("step_ns", "copies_ns", "outside_ns", "before_ns")
-    return {
-        **columns,
-        **{name: np.ma.masked_equal(columns[name], NO_ID) for name in maybe},
-        **_masked(facts, 1),
-    }
-
-
-def _masked(facts: RankFacts, count: int) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of the parts of device time that nothing records of a rank."""
-    nothing = np.ma.masked_equal(np.full(count, NO_ID), NO_ID)
-    return dict.fromkeys(facts.not_recorded, nothing)
+    return OVERLAP.of_rows([[row[name] for name in OVERLAP.kinds]]).columns
 
 
 def extent_ns(overlap: Table) -> Int64:
     """Return the time from the first to the last device work, which shares refer to.
 
-    overlap: rows with the columns of `Figures.overlap`.
+    overlap: rows with the columns of OVERLAP.
     """
     return np.asarray(overlap["span_ns"] - np.ma.filled(overlap["outside_ns"], 0))
 
 
-def step_table(
-    facts: Sequence[RankFacts], late: Sequence[Int64], ordinary: Sequence[Bool]
-) -> Table:
-    """See `Figures.steps`; ordinary: which steps of each rank are; late: see `late_by_step`."""
-    return join_tables(map(_steps, facts, ordinary, late))
+STEPS = Spec(
+    "steps",
+    "rank, graph and step",
+    """
+    rank, graph, step
+    start_ns: as marked, on the clock that all ranks share
+    end_ns: as marked
+    device_start_ns: of its device work
+    span_ns: from its first to its last kernel
+    computing_ns, communication_ns
+    not_overlapped_ns: communication while nothing computes
+    free_ns: which makes up the span with computing and not overlapped
+    copies_ns: of free
+    idle_ns: of free
+    period_ns: from the end of the step before to its own
+    before_ns: of the period, before its first kernel
+    between_ns: of the period, before it begins on its host and after its last kernel
+    preparing_ns: from its start on the host to its first device work
+    receive_ns: in operations that receive from another stage
+    late_ns: how much later than its peers the rank came to its collectives
+    fp_bp_ns = FP/BP: forward and backward, by the step trace
+    tail_ns: behind them
+    interval_ns: the wait for data before them
+    tasks: the number of device tasks
+    ordinary: 1 if it works, does not warm up and is not cut by the recording's edge
+    """,
+    lambda run: map(_steps, run.facts, run.ordinary, late_by_step(run.facts, run.exposed_parts[1])),
+    method=Method("steps"),
+)
 
 
-def _steps(facts: RankFacts, ordinary: Bool, late_ns: Int64) -> dict[str, npt.NDArray[Any]]:
-    steps, totals = facts.steps, facts.step_totals
+def _steps(facts: RankFacts, ordinary: Bool, late_ns: Int64) -> Columns:
+    steps, totals, waits = facts.steps, facts.step_totals, facts.step_waits
+    unknown = ~totals.known
     measured = {
-        name: np.ma.masked_array(getattr(totals, name), ~totals.known)
-        for name in ("span_ns", *PARTS)
+        name: np.ma.masked_array(getattr(totals, name), unknown) for name in ("span_ns", *PARTS)
     }
-    period_ns, before_ns = facts.step_totals.period_ns, facts.step_waits.before_ns
-    if facts.free_parts.copies_ns is None:
-        measured["copies_ns"] = np.ma.masked_equal(np.full(len(steps), NO_ID), NO_ID)
+    missing = {*facts.not_recorded, *(("copies_ns",) if facts.free_parts.copies_ns is None else ())}
     return {
         "rank": np.full(len(steps), facts.rank, np.int64),
-        "graph": np.ma.masked_equal(steps.graph, NO_GRAPH),
+        "graph": given(steps.graph, NO_GRAPH),
         "step": steps.iteration,
         "start_ns": steps.start_ns,
         "end_ns": steps.end_ns,
-        "device_start_ns": np.ma.masked_equal(facts.device_start_ns, NO_TIME),
+        "device_start_ns": given(facts.device_start_ns, NO_TIME),
         **measured,
-        **_masked(facts, len(steps)),
-        "period_ns": period_ns,
-        "before_ns": np.ma.masked_array(before_ns, ~totals.known),
-        "between_ns": np.ma.masked_array(period_ns - before_ns - totals.span_ns, ~totals.known),
-        "preparing_ns": np.ma.masked_equal(facts.step_waits.preparing_ns, NO_TIME),
-        "receive_ns": np.ma.masked_array(facts.step_waits.receive_ns, ~totals.known),
-        "late_ns": np.ma.masked_equal(late_ns, NO_TIME),
+        **dict.fromkeys(missing, no_numbers(len(steps))),
+        "period_ns": totals.period_ns,
+        "before_ns": np.ma.masked_array(waits.before_ns, unknown),
+        "between_ns": np.ma.masked_array(
+            totals.period_ns - waits.before_ns - totals.span_ns, unknown
+        ),
+        "preparing_ns": given(waits.preparing_ns, NO_TIME),
+        "receive_ns": np.ma.masked_array(waits.receive_ns, unknown),
+        "late_ns": given(late_ns, NO_TIME),
         **_phases(steps),
         "tasks": facts.recorded.tasks,
         "ordinary": ordinary.astype(np.int64),
     }
 
 
-def _phases(steps: Steps) -> dict[str, npt.NDArray[Any]]:
+def _phases(steps: Steps) -> Columns:
     """Return the parts of the step trace, as MindInsight's Step Trace page shows them."""
     has_bp = steps.bp_end_ns != NO_TIME
     has_both = has_bp & (steps.fp_start_ns != NO_TIME)
@@ -124,25 +176,38 @@ _NUMBERED = dict.fromkeys(CHECKED_PARTS, "steps") | {
 """What equal numbers that are summed up are of."""
 
 
-def check_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.checks`."""
-    return join_tables(map(_checks, facts))
+CHECKS = Spec(
+    "checks",
+    "number of the profiler that ours was compared with; times are ns",
+    """
+    rank
+    text file
+    text what: the number
+    numbers: how many equal ones the row sums up
+    ours: masked if there is none
+    theirs
+    tolerance: by which they may differ
+    text equal: true or false
+    text reason: why they are not equal, if that is known
+    """,
+    lambda run: map(_checks, run.facts),
+    Json("checks"),
+)
 
 
-def _checks(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _checks(facts: RankFacts) -> Columns:
     rows, strings = facts.checks.rows, facts.checks.strings
-    files = [strings[code] for code in rows.file.tolist()]
-    return {
-        "rank": np.full(len(rows), facts.rank, np.int64),
-        "file": _texts(files),
-        "what": _texts([*_compared(facts.checks)]),
-        "numbers": rows.numbers,
-        "ours": np.ma.masked_equal(rows.ours_ns, NO_TIME),
-        "theirs": rows.theirs_ns,
-        "tolerance": rows.tolerance_ns,
-        "equal": rows.equal.astype(object),
-        "reason": _texts(known_reasons(facts.checks)),
-    }
+    return CHECKS.part(
+        facts.rank,
+        rows,
+        strings,
+        what=np.array([*_compared(facts.checks)], object),
+        ours=given(rows.ours_ns, NO_TIME),
+        theirs=rows.theirs_ns,
+        tolerance=rows.tolerance_ns,
+        equal=rows.equal.astype(object),
+        reason=np.array(known_reasons(facts.checks), object),
+    )
 
 
 def _compared(checks: RankChecks) -> Iterator[str]:
@@ -159,19 +224,17 @@ def _compared(checks: RankChecks) -> Iterator[str]:
         yield " ".join([part, *ends])
 
 
-def unused_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.unused`."""
-    return join_tables(map(_unused, facts))
-
-
-def _unused(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
-    unused = facts.profile.unused
-    return {
-        "rank": np.full(len(unused), facts.rank, np.int64),
-        "file": _texts([file.file for file in unused]),
-        "what": _texts([file.what for file in unused]),
-    }
-
-
-def _texts(values: Sequence[str | None]) -> npt.NDArray[Any]:
-    return np.array(values, object)
+UNUSED: Spec = Spec(
+    "unused",
+    "file or table that lies with a rank's capture and is not used",
+    """
+    rank
+    text file
+    text what: its contents
+    """,
+    lambda run: (
+        UNUSED.of_rows([(rank.rank, one.file, one.what) for one in rank.profile.unused]).columns
+        for rank in run.facts
+    ),
+    Json("unused"),
+)

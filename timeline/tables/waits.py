@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
 from itertools import pairwise
 from typing import Any
@@ -15,76 +15,127 @@ from timeline.analysis.path.rank_path import PathKind
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.collectives import NO_KIND
 from timeline.analysis.waits.exposed_waiting import ExposedParts
-from timeline.analysis.waits.waiting import Stragglers, WaitedFor, Waits
-from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct_pairs
+from timeline.analysis.waits.waiting import Waits
+from timeline.columns.columns import Int64
 from timeline.columns.group_by import group_by
+from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums
 from timeline.records.task_kinds import KINDS
-from timeline.tables.table import Table, join_tables
+from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given, sum_rows
 
-_OF_GROUPS = (
-    *("rank", "group", "count", "size_bytes", "moved_bytes"),
-    *("total_ns", "waited_ns", "transfer_ns"),
+COLLECTIVES = Spec(
+    "collectives",
+    "rank, kind and group of collectives",
+    """
+    rank
+    label kind = Kind: such as AllReduce
+    label group = Group
+    count
+    size_bytes: what the rank puts in
+    moved_bytes = Moved: what it sends over links, by communication.json or analysis.db
+    total_ns = Time
+    waited_ns: until the last rank arrived
+    transfer_ns = Transfer: from its arrival on
+    real bandwidth_gb_s: of the bus
+    """,
+    lambda run: _of_ranks(run, _collectives),
+    Json("collectives"),
+    Method("collectives", by="kind"),
+    note="Sums are over known values, and masked without any; of a rank without single ops they "
+    "are those of `hccl_raw`, without a group. Of a rank with step tables alone, waited_ns and "
+    "transfer_ns are those of `communication.json` if other ranks do not show them",
 )
-"""Columns of collectives that are sums, and what they are of."""
+COLLECTIVE_GROUPS: Spec = Spec(
+    "collective_groups",
+    "rank and group of collectives, summed over kinds",
+    """
+    rank
+    label group = Group
+    count
+    size_bytes: what the rank puts in
+    moved_bytes = Moved: what it sends over links, by communication.json or analysis.db
+    total_ns = Time
+    waited_ns: until the last rank arrived
+    transfer_ns = Transfer: from its arrival on
+    """,
+    lambda run: sum_rows(run["collectives"], ("rank", "group"), [*COLLECTIVE_GROUPS.kinds][2:]),
+    method=Method("collectives", by="group"),
+)
+OPS = Spec(
+    "ops",
+    "communication op, in order of start",
+    """
+    rank
+    text kind: such as AllReduce
+    text name, group
+    graph, step
+    start_ns: on the clock that all ranks share
+    duration_ns
+    size_bytes: the input of the rank
+    waited_ns: until the last rank arrived
+    last_rank: the rank that arrived last
+    transfer_ns = Transfer: from its arrival on
+    """,
+    lambda run: _of_ranks(run, _ops),
+    method=Method("collectives", by="op", kept=False),
+)
+LONGEST_OPS = Spec(
+    "longest_ops",
+    "op of the 20 longest of each rank, longest first",
+    """
+    rank
+    label name = Name, group = Group
+    graph, step
+    start_ns: on the clock that all ranks share
+    duration_ns
+    """,
+    lambda run: map(_longest_ops, run.facts),
+    method=Method("collectives", by="longest"),
+)
 
 
-def collective_table(facts: Sequence[RankFacts], waits: Waits) -> Table:
-    """See `Figures.collectives`; waits: those of all ranks, in their order."""
-    of_ranks = zip(facts, waits.by_rank(len(facts)), strict=True)
-    return join_tables(_collectives(rank, its) for rank, its in of_ranks)
+def _of_ranks(run: Run, of_rank: Callable[[RankFacts, Waits], Columns]) -> Iterator[Columns]:
+    """Return the columns of each rank, made of its facts and its waits."""
+    return map(of_rank, run.facts, run.rank_waiting.waits.by_rank(len(run.facts)))
 
 
-def _collectives(facts: RankFacts, waits: Waits) -> dict[str, npt.NDArray[Any]]:
-    ops, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
-    if not len(ops):
+def _collectives(facts: RankFacts, waits: Waits) -> Columns:
+    every, strings = facts.collectives.ops, np.array(facts.collectives.strings, object)
+    if not len(every):
         return _filed_collectives(facts)
-    nothing = np.zeros(len(ops), np.int64)
-    waited_ns, transfer_ns, moved = nothing.copy(), nothing.copy(), np.zeros(len(ops))
-    known, transferred = nothing.copy(), nothing.copy()
+    moved = np.zeros(len(every))
     whole = waits.take(waits.transfer_ns != NO_TIME)
-    known[waits.row] = 1
-    transferred[whole.row] = 1
-    waited_ns[waits.row] = waits.waited_ns
-    transfer_ns[whole.row] = whole.transfer_ns
     moved[whole.row] = np.nan_to_num(whole.bandwidth * whole.transfer_ns)
-    timed_ns = np.where(moved > 0, transfer_ns, 0)
-    rows = np.flatnonzero(ops.selected)
-    kinds, kind = np.unique(kind_names(facts, rows), return_inverse=True)
-    pairs, which = distinct_pairs(kind.reshape(-1), ops.group[rows].astype(np.int64))
-    which = which.reshape(-1)
-
-    def total(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        summed = np.zeros(len(pairs), values.dtype)
-        np.add.at(summed, which, values[rows])
-        return summed
-
-    def total_known(values: Int64) -> npt.NDArray[Any]:
-        none = total((values != NO_ID).astype(np.int64)) == 0
-        return np.ma.masked_array(total(np.where(values == NO_ID, 0, values)), none)
-
-    carried, over_ns = total(moved), total(timed_ns)
-    unknown, not_whole = total(known) == 0, total(transferred) == 0
-    noted = _noted(facts, kinds[pairs[:, 0]], strings[pairs[:, 1]])
-    filled = noted.any(axis=1) & unknown & not_whole
-    return {
-        "rank": np.full(len(pairs), facts.rank, np.int64),
-        "kind": kinds[pairs[:, 0]],
-        "group": strings[pairs[:, 1]],
-        "count": total(nothing + 1),
-        "size_bytes": total_known(ops.size_bytes),
-        "moved_bytes": total_known(ops.moved_bytes),
-        "total_ns": total(ops.end_ns - ops.start_ns),
-        "waited_ns": np.ma.masked_array(
-            np.where(filled, noted[:, 0], total(waited_ns)), unknown & ~filled
-        ),
-        "transfer_ns": np.ma.masked_array(
-            np.where(filled, noted[:, 1], total(transfer_ns)), not_whole & ~filled
-        ),
-        "bandwidth_gb_s": np.ma.masked_array(carried / np.maximum(over_ns, 1), over_ns == 0),
+    rows, ops = np.flatnonzero(every.selected), _ops(facts, waits)
+    of_ops = {
+        **ops,
+        "group": strings[every.group[rows]],
+        "count": np.ones(len(rows), np.int64),
+        "total_ns": ops["duration_ns"],
+        "moved_bytes": given(every.moved_bytes[rows], NO_ID),
+        "moved": moved[rows],
+        "moving_ns": np.where(moved[rows] > 0, np.ma.filled(ops["transfer_ns"], 0), 0),
     }
+    order = np.lexsort((every.group[rows], ops["kind"].astype(str)))
+    names = ("count", "size_bytes", "moved_bytes", "total_ns", "waited_ns", "transfer_ns")
+    sums = sum_rows(
+        Table(of_ops).take(order), ("rank", "kind", "group"), (*names, "moved", "moving_ns")
+    )
+    noted = _noted(facts, sums["kind"], sums["group"])
+    unknown = [np.ma.getmaskarray(sums[name]) for name in ("waited_ns", "transfer_ns")]
+    filled = noted.any(axis=1) & unknown[0] & unknown[1]
+    columns = {
+        **sums.columns,
+        "bandwidth_gb_s": np.ma.masked_array(
+            sums["moved"] / np.maximum(sums["moving_ns"], 1), sums["moving_ns"] == 0
+        ),
+    }
+    for at, name in enumerate(("waited_ns", "transfer_ns")):
+        columns[name] = np.ma.masked_array(
+            np.where(filled, noted[:, at], np.ma.getdata(sums[name])), unknown[at] & ~filled
+        )
+    return columns
 
 
 def _noted(
@@ -104,7 +155,7 @@ def _noted(
     return np.array([noted.get(key, nothing) for key in keys], np.int64).reshape(-1, 2)
 
 
-def _filed_collectives(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _filed_collectives(facts: RankFacts) -> Columns:
     """Return the sums of hccl_raw, which has neither times nor sizes of single ops."""
     sums = facts.profiler_tables.of(CollectiveSums)
     kinds = group_by(len(sums), [sums.kind])
@@ -133,121 +184,109 @@ def kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]
     return np.where(ops.kind[rows] == NO_KIND, names, kinds)
 
 
-def group_table(collectives: Table) -> Table:
-    """Sum the rows of a table of collectives over kinds: a row per rank and group."""
-    if not len(collectives):
-        return Table(
-            {name: collectives[name] for name in _OF_GROUPS if name in collectives.columns}
-        )
-    _, number = np.unique(collectives["group"].astype(str), return_inverse=True)
-    summed = group_by(len(collectives), [collectives["rank"], number.reshape(-1)])
-    columns = {name: collectives[name][summed.first] for name in ("rank", "group")}
-    for name in _OF_GROUPS[2:]:
-        values = collectives[name]
-        known = summed.sum((~np.ma.getmaskarray(values)).astype(np.int64))
-        sums = summed.sum(np.ma.filled(values, 0))
-        columns[name] = np.ma.masked_array(sums, known == 0) if (known == 0).any() else sums
-    return Table(columns)
+def _ops(facts: RankFacts, waits: Waits) -> Columns:
+    every = facts.collectives.ops
+    waited_ns, transfer_ns = np.full((2, len(every)), NO_TIME)
+    last_rank = np.full(len(every), NO_ID, np.int64)
+    waited_ns[waits.row], transfer_ns[waits.row] = waits.waited_ns, waits.transfer_ns
+    last_rank[waits.row] = waits.last_rank
+    rows = np.flatnonzero(every.selected)
+    ops = every.take(rows)
+    return OPS.part(
+        facts.rank,
+        ops,
+        facts.collectives.strings,
+        kind=kind_names(facts, rows),
+        graph=given(ops.graph, NO_GRAPH),
+        step=given(ops.iteration, NO_ID),
+        duration_ns=ops.end_ns - ops.start_ns,
+        size_bytes=given(ops.size_bytes, NO_ID),
+        waited_ns=given(waited_ns[rows], NO_TIME),
+        last_rank=given(last_rank[rows], NO_ID),
+        transfer_ns=given(transfer_ns[rows], NO_TIME),
+    )
 
 
-def longest_op_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.longest_ops`."""
-    return join_tables(map(_longest_ops, facts))
-
-
-def _longest_ops(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
+def _longest_ops(facts: RankFacts) -> Columns:
     ops = facts.operators.longest
-    strings = np.array(facts.operators.strings, object)
-    return {
-        "rank": np.full(len(ops), facts.rank, np.int64),
-        "name": strings[ops.name],
-        "group": strings[ops.group],
-        "graph": np.ma.masked_equal(ops.graph, NO_GRAPH),
-        "step": np.ma.masked_equal(ops.iteration, NO_ID),
-        "start_ns": ops.start_ns,
-        "duration_ns": ops.end_ns - ops.start_ns,
-    }
+    return LONGEST_OPS.part(
+        facts.rank,
+        ops,
+        facts.operators.strings,
+        graph=given(ops.graph, NO_GRAPH),
+        step=given(ops.iteration, NO_ID),
+        duration_ns=ops.end_ns - ops.start_ns,
+    )
 
 
-def link_table(facts: Sequence[RankFacts]) -> Table:
-    """See `Figures.links`."""
-    return join_tables(map(_links, facts))
+LINKS = Spec(
+    "links",
+    "rank and link",
+    """
+    rank, source_rank = From, target_rank = To
+    label link: its kind, such as HCCS
+    count: of tasks; masked in the profiler's sums
+    size_bytes, total_ns = Time
+    real bandwidth_gb_s: size / time
+    text group = Group: in which ranks are counted, if its members are not known
+    text numbered_in: run or group: the numbering of both ranks
+    """,
+    lambda run: map(_links, run.facts),
+    Json("links"),
+    Method("links"),
+    note="Of HCCL tasks, else of `communication_matrix.json` or `analysis.db`, else of MindSpore's "
+    "`hccl_raw`",
+)
 
 
-def _links(facts: RankFacts) -> dict[str, npt.NDArray[Any]]:
-    times = facts.links.times
-    groups = [facts.links.strings[code] or None for code in times.group]
-    inside = [facts.links.in_groups or group is not None for group in groups]
-    return {
-        "rank": np.full(len(times), facts.rank, np.int64),
-        "source_rank": times.source_rank,
-        "target_rank": times.target_rank,
-        "link": np.array(facts.links.strings, object)[times.link],
-        "count": np.ma.masked_equal(times.count, 0),
-        "size_bytes": times.size_bytes,
-        "total_ns": times.total_ns,
-        "bandwidth_gb_s": times.size_bytes / np.maximum(times.total_ns, 1),
-        "group": np.array(groups, object),
-        "numbered_in": np.array(["group" if one else "run" for one in inside], object),
-    }
+def _links(facts: RankFacts) -> Columns:
+    links, strings = facts.links.times, facts.links.strings
+    inside = (links.group != NO_NAME) | facts.links.in_groups
+    return LINKS.part(
+        facts.rank,
+        links,
+        strings,
+        count=given(links.count, 0),
+        bandwidth_gb_s=links.size_bytes / np.maximum(links.total_ns, 1),
+        numbered_in=np.where(inside, "group", "run").astype(object),
+    )
 
 
 REFERENCE_GB_S: Mapping[str, float] = {"HCCS": 18.0, "RDMA": 12.5}
 """What a link of each kind reaches with large transfers."""
-BANDWIDTH: Mapping[str, type] = {
-    "link": object,
-    "links": int,
-    "size_bytes": int,
-    "total_ns": int,
-    "bandwidth_gb_s": float,
-    "slowest_gb_s": float,
-    "fastest_gb_s": float,
-    "reference_gb_s": float,
-}
 
 
 def bandwidth_table(links: Table) -> Table:
     """Return a row per kind of link that moved data between ranks, the longest first.
 
-    links: how many there are, by their ends and group; bandwidth_gb_s: all of their data by all of
-    their time; slowest_gb_s and fastest_gb_s: of a single one; reference_gb_s: see there.
+    Columns: link, links (how many there are, by their ends and group), size_bytes, total_ns,
+    bandwidth_gb_s (all of their data by all of their time), slowest_gb_s and fastest_gb_s (of a
+    single one), reference_gb_s (see there).
 
-    links: as `Figures.links`.
+    links: rows of LINKS.
     """
     if not len(links):
-        return Table.of_rows(BANDWIDTH, ())
-    moving = (
-        (links["source_rank"] != links["target_rank"])
-        & (links["size_bytes"] > 0)
-        & (links["total_ns"] > 0)
+        return links
+    apart = links["source_rank"] != links["target_rank"]
+    moving = links.take(apart & (links["size_bytes"] > 0) & (links["total_ns"] > 0))
+    amounts = ("size_bytes", "total_ns")
+    one = sum_rows(moving, ("link", "group", "source_rank", "target_rank"), amounts)
+    speed = one["size_bytes"] / one["total_ns"]
+    every = {"links": np.ones(len(one), np.int64), "slowest_gb_s": speed, "fastest_gb_s": speed}
+    kinds = sum_rows(
+        *(Table({**one.columns, **every}), ("link",), ("links", *amounts)),
+        least=("slowest_gb_s",),
+        largest=("fastest_gb_s",),
+        by="total_ns",
     )
-    its = links.take(moving)
-    kinds, kind = np.unique(its["link"].astype(str), return_inverse=True)
-    _, group = np.unique(its["group"].astype(str), return_inverse=True)
-    ends = (np.asarray(its["source_rank"]), np.asarray(its["target_rank"]))
-    one = group_by(len(its), (kind.astype(np.int64), group.astype(np.int64), *ends))
-    kind_of_one = kind[one.first]
-    size_bytes, total_ns = one.sum(its["size_bytes"]), one.sum(its["total_ns"])
-    speeds = size_bytes / total_ns
-    rows = []
-    for code, name in enumerate(kinds.tolist()):
-        of_kind = kind_of_one == code
-        size, time_ns = int(size_bytes[of_kind].sum()), int(total_ns[of_kind].sum())
-        slowest, fastest = float(speeds[of_kind].min()), float(speeds[of_kind].max())
-        rows.append(
-            (
-                name,
-                int(of_kind.sum()),
-                size,
-                time_ns,
-                size / time_ns,
-                slowest,
-                fastest,
-                reference_gb_s(name, fastest),
-            )
-        )
-    rows.sort(key=lambda row: (-row[3], row[0]))
-    return Table.of_rows(BANDWIDTH, rows)
+    ends = zip(kinds["link"].tolist(), kinds["fastest_gb_s"].tolist(), strict=True)
+    return Table(
+        {
+            **kinds.columns,
+            "bandwidth_gb_s": kinds["size_bytes"] / kinds["total_ns"],
+            "reference_gb_s": np.array([reference_gb_s(*one) for one in ends], np.float64),
+        }
+    )
 
 
 def reference_gb_s(kind: str, fastest_gb_s: float) -> float:
@@ -255,91 +294,126 @@ def reference_gb_s(kind: str, fastest_gb_s: float) -> float:
     return REFERENCE_GB_S.get(kind.upper(), fastest_gb_s)
 
 
-_COUNTED = frozenset(
-    {
-        "shared",
-        "unmatched",
-        "alone",
-        "shared_ns",
-        "unmatched_ns",
-        "alone_ns",
-        "point_to_point_ns",
-        "unknown",
-        "unnamed",
-        "unknown_ns",
-        "unnamed_ns",
-    }
+WAITING = Spec(
+    "waiting",
+    "rank, its waits in collectives; masked if nothing is known of any of them",
+    """
+    rank
+    shared: collectives of which it is known who came last
+    unmatched: those that other ranks of the group have nothing to compare with
+    alone: those of whose group no other rank is selected
+    shared_ns: the time that they took, as the next two
+    unmatched_ns, alone_ns
+    point_to_point_ns: the time that sends and receives took
+    times_last = Times last: how often it came last
+    waited_ns = Time it waited: how long it waited
+    caused_ns = Wait caused: how long others that are read waited for it
+    slowest_ns = Longest: the longest that it kept one waiting
+    unknown: collectives of which it is not known who came last, as members are not read
+    unnamed: or as HCCL tasks have neither names nor ranks
+    unknown_ns, unnamed_ns
+    """,
+    lambda run: [_waiting(run)],
+    Json(
+        "waiting",
+        lambda run, table: _with_waited_for(table, run["waited_for"]),
+        more="; `waited_for`, longest first: `rank` (`null` if it is only known that some rank "
+        "came last), whether it is read (`profiled`), `times` and `waited_ns`",
+    ),
+    Method("waiting", by="rank"),
 )
-"""Columns of `waiting` that say what it stands on, and are known even where nothing of it is."""
+WAITED_FOR = Spec(
+    "waited_for",
+    "pair of ranks of which one waited for the other, longest first",
+    """
+    rank
+    waited_for_rank: masked if it is only known that some rank came last
+    text profiled: whether that rank is among those read
+    times, waited_ns = Time it waited
+    """,
+    lambda run: [_waited_for(run)],
+    method=Method("waiting", by="pair"),
+)
+EXPOSED = Spec(
+    "exposed",
+    "rank, the communication of its ordinary steps, or of all without any, while nothing computes",
+    """
+    rank, exposed_ns
+    waiting_ns: of that, as far as it is known
+    transfer_ns: of that, as far as it is known
+    """,
+    lambda run: [_exposed(run)],
+)
+EXPOSED_STEPS = Spec(
+    "exposed_steps",
+    "row of `steps`, the parts of its exposed communication; masked if nothing of it is known",
+    """
+    waiting_ns, transfer_ns
+    """,
+    lambda run: [_exposed_steps(run)],
+)
 
 
-def waiting_table(facts: Sequence[RankFacts], stragglers: Stragglers) -> Table:
-    """See `Figures.waiting`."""
-    ranks = np.array([rank.rank for rank in facts], np.int64)
-    columns = {field.name: getattr(stragglers, field.name) for field in fields(stragglers)}
+def _waiting(run: Run) -> Columns:
+    stragglers = run.rank_waiting.stragglers
+    of_waits = ("times_last", "waited_ns", "caused_ns", "slowest_ns")
     others = ("alone", "unmatched", "unknown", "unnamed")
-    rest = sum(columns[name] for name in others)
-    unknown = (columns["shared"] == 0) & (rest > 0)
-    shown = {
-        name: values if name in _COUNTED else np.ma.masked_array(values, unknown)
+    unknown = (stragglers.shared == 0) & (sum(getattr(stragglers, name) for name in others) > 0)
+    columns = {one.name: getattr(stragglers, one.name) for one in fields(stragglers)}
+    known = {
+        name: np.ma.masked_array(values, unknown) if name in of_waits else values
         for name, values in columns.items()
     }
-    return Table({"rank": ranks, **shown})
+    return {"rank": _ranks(run), **known}
 
 
-def waited_for_table(facts: Sequence[RankFacts], waited_for: WaitedFor) -> Table:
-    """See `Figures.waited_for`."""
-    ranks = np.array([rank.rank for rank in facts], np.int64)
-    return Table(
-        {
-            "rank": ranks[waited_for.rank],
-            "waited_for_rank": np.ma.masked_equal(waited_for.last_rank, NO_ID),
-            "profiled": waited_for.profiled.astype(object),
-            "times": waited_for.times,
-            "waited_ns": waited_for.waited_ns,
-        }
-    )
+def _ranks(run: Run) -> Int64:
+    return np.array([rank.rank for rank in run.facts], np.int64)
 
 
-def exposed_tables(
-    facts: Sequence[RankFacts],
-    of_ranks: ExposedParts,
-    parts: ExposedParts,
-    ordinary: Sequence[Bool],
-) -> tuple[Table, Table]:
-    """See `Figures.exposed` and `Figures.exposed_steps`.
+def _waited_for(run: Run) -> Columns:
+    waited_for = run.rank_waiting.waited_for
+    return {
+        "rank": _ranks(run)[waited_for.rank],
+        "waited_for_rank": given(waited_for.last_rank, NO_ID),
+        "profiled": waited_for.profiled.astype(object),
+        "times": waited_for.times,
+        "waited_ns": waited_for.waited_ns,
+    }
 
-    of_ranks, parts: of ranks and of their steps, see `split_exposed`. ordinary: which steps of each
-    rank are ordinary.
-    """
-    chosen = np.concatenate([np.zeros(0, np.bool_), *ordinary])
+
+def _exposed(run: Run) -> Columns:
+    of_ranks, of_steps = run.exposed_parts
+    chosen = np.concatenate([np.zeros(0, np.bool_), *run.ordinary])
     if chosen.any():
-        owner = np.repeat(np.arange(len(facts)), [len(rank.steps) for rank in facts])
-        sums = np.zeros((3, len(facts)), np.int64)
-        for row, values in enumerate((parts.exposed_ns, parts.waiting_ns, parts.transfer_ns)):
-            np.add.at(sums[row], owner[chosen], values[chosen])
+        owner = np.repeat(np.arange(len(run.facts)), [len(rank.steps) for rank in run.facts])
+        sums = np.zeros((3, len(run.facts)), np.int64)
+        for row, one in enumerate(fields(of_steps)):
+            np.add.at(sums[row], owner[chosen], getattr(of_steps, one.name)[chosen])
         of_ranks = ExposedParts(*sums)
-    ranks = {"rank": np.array([rank.rank for rank in facts], np.int64)}
-    known = (parts.waiting_ns > 0) | (parts.transfer_ns > 0)
+    return {
+        "rank": _ranks(run),
+        **{one.name: getattr(of_ranks, one.name) for one in fields(of_ranks)},
+    }
+
+
+def _exposed_steps(run: Run) -> Columns:
+    parts = run.exposed_parts[1]
+    unknown = (parts.waiting_ns == 0) & (parts.transfer_ns == 0)
     # The step's own sum is what is drawn: ops that belong to no step are not in it.
     whole_ns = np.concatenate(
-        [np.zeros(0, np.int64), *(rank.step_totals.not_overlapped_ns for rank in facts)]
+        [np.zeros(0, np.int64), *(rank.step_totals.not_overlapped_ns for rank in run.facts)]
     )
     waiting_ns = np.minimum(parts.waiting_ns, whole_ns)
     transfer_ns = np.minimum(parts.transfer_ns, whole_ns - waiting_ns)
-    return (
-        Table(ranks | {field.name: getattr(of_ranks, field.name) for field in fields(of_ranks)}),
-        Table(
-            {
-                "waiting_ns": np.ma.masked_array(waiting_ns, ~known),
-                "transfer_ns": np.ma.masked_array(transfer_ns, ~known),
-            }
-        ),
-    )
+    return {
+        "waiting_ns": np.ma.masked_array(waiting_ns, unknown),
+        "transfer_ns": np.ma.masked_array(transfer_ns, unknown),
+    }
 
 
-def waiting_dicts(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
-    """Return the rows of `Figures.waiting`, each with its rows of `Figures.waited_for`."""
+def _with_waited_for(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
+    """Return the row of each rank with the ranks that it waited for."""
     by_rank: dict[int, list[dict[str, Any]]] = {}
     for row in waited_for.to_dicts():
         by_rank.setdefault(row.pop("rank"), []).append(
@@ -362,7 +436,7 @@ class WaitMatrix:
 
     @classmethod
     def of(cls, waiting: Table, waited_for: Table) -> WaitMatrix | None:
-        """Return the matrix of `Figures.waiting` and `waited_for`, None if nobody waited."""
+        """Return the matrix of the tables WAITING and WAITED_FOR, None if nobody waited."""
         if not len(waited_for) or not waited_for["waited_ns"].any():
             return None
         ranks = np.unique(np.asarray(waiting["rank"], np.int64))
@@ -392,29 +466,53 @@ _KINDS = np.array([kind.label for kind in PathKind], object)
 _NUMBERS = {kind.label: int(kind) for kind in PathKind}
 
 
-def path_table(path: CriticalPath) -> Table:
-    """See `Figures.critical_path`."""
+CRITICAL_PATH = Spec(
+    "critical_path",
+    "segment of what determined each step, in order of time; those of a step add up to the time "
+    "from the last device end of the step before to its own",
+    """
+    step: masked if none are marked
+    graph
+    rank: masked if not known
+    text profiled: whether the rank is among those read
+    text kind: computing, transfer, copy, host, queued, launch, between_tasks or not_profiled
+    label name: of what ran or was waited for; on the host the call that took most of it
+    start_ns: on the clock that all ranks share
+    duration_ns
+    call_ns: the time that call took
+    """,
+    lambda run: [_path(run.path)],
+    Json(
+        "critical_path",
+        lambda _run, table: list(path_rows(table)),
+        "per `step` (`null` without steps) and `graph`: `path_ns`, and its `parts`, which add up "
+        "to it, by `rank` (`null` where it is not known), whether that is `profiled`, and `kind` "
+        "(`computing`, `transfer`, `copy`, `host`, `queued`, `launch`, `between_tasks`, "
+        "`not_profiled`): `total_ns`",
+    ),
+    Method("critical_path"),
+)
+
+
+def _path(path: CriticalPath) -> Columns:
     steps, segments = path.steps, path.segments
-    on_host = segments.kind == PathKind.HOST
-    return Table(
-        {
-            "step": np.ma.masked_equal(steps.step[segments.path], NO_ID),
-            "graph": np.ma.masked_equal(steps.graph[segments.path], NO_GRAPH),
-            "rank": np.ma.masked_equal(segments.rank, NO_ID),
-            "profiled": segments.profiled.astype(object),
-            "kind": _KINDS[segments.kind],
-            "name": np.array(path.strings, object)[segments.name],
-            "start_ns": segments.start_ns,
-            "duration_ns": segments.end_ns - segments.start_ns,
-            "call_ns": np.ma.masked_array(segments.call_ns, ~on_host),
-        }
-    )
+    return {
+        "step": given(steps.step[segments.path], NO_ID),
+        "graph": given(steps.graph[segments.path], NO_GRAPH),
+        "rank": given(segments.rank, NO_ID),
+        "profiled": segments.profiled.astype(object),
+        "kind": _KINDS[segments.kind],
+        "name": np.array(path.strings, object)[segments.name],
+        "start_ns": segments.start_ns,
+        "duration_ns": segments.end_ns - segments.start_ns,
+        "call_ns": np.ma.masked_array(segments.call_ns, segments.kind != PathKind.HOST),
+    }
 
 
 def path_parts(table: Table) -> Table:
     """Return the share of each rank and kind in each step's path, by step, the largest first.
 
-    table: `Figures.critical_path`, or some of its rows. step, graph, rank, profiled, kind and
+    table: rows of CRITICAL_PATH. step, graph, rank, profiled, kind and
     total_ns; those of a step add up to its path.
     """
     if not len(table):
@@ -442,7 +540,7 @@ def _numbered_paths(table: Table) -> Int64:
 def path_rows(table: Table) -> Iterator[dict[str, Any]]:
     """Yield the critical path for programs: step, graph, path_ns and its parts.
 
-    table: `Figures.critical_path`.
+    table: rows of CRITICAL_PATH.
     """
     parts = path_parts(table)
     if not len(parts):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass
 from typing import Any
 
@@ -19,24 +19,28 @@ from timeline.tables.data import (
     Limit,
 )
 from timeline.tables.parallel import OF_FILE, OF_STEPS, stage_of
-from timeline.tables.table import Table
+from timeline.tables.table import Json, Method, Run, Spec, Table
 from timeline.units import spell_duration, spell_flop, spell_rate, spell_short
 
-_COLUMNS: Mapping[str, type] = {
-    "about": object,
-    "rank": int,
-    "stage": int,
-    "source_rank": int,
-    "target_rank": int,
-    "link": object,
-    "op": int,
-    "value": float,
-    "unit": object,
-    "mean": float,
-    "share": float,
-    "threshold": float,
-    "text": object,
-}
+ADVICE: Spec = Spec(
+    "advice",
+    "number beyond its threshold, the worst first",
+    """
+    text about: its subject, see [there](definitions.md#how-data-is-prepared)
+    rank, stage, source_rank, target_rank
+    text link
+    op: what it concerns, as the five before
+    real value: in unit
+    text unit: None of a share
+    real mean: of its kind, if it is compared with that
+    real share: the number compared with the threshold; the value if there is none
+    real threshold
+    text text: a sentence, with what to do about it
+    """,
+    lambda run: ADVICE.of_rows(_rows(advice_of(run))),
+    Json("advice"),
+    Method("advice"),
+)
 NEVER_TOLD = 0.0
 """The severity of advice that is in tables and not in the verdict."""
 
@@ -69,9 +73,21 @@ class Advice:
     severity: float = NEVER_TOLD
 
 
-def advice_table(advice: Iterable[Advice]) -> Table:
-    """Return a row per piece of advice, the worst first, with the columns of the report."""
-    return Table.of_rows(_COLUMNS, [astuple(one)[: len(_COLUMNS)] for one in _sorted(advice)])
+def advice_of(run: Run) -> tuple[Advice, ...]:
+    """Return the advice that follows from the tables of a run, in no order."""
+    return (
+        *data_advice(
+            *(run["data_preparation"], run["data_queues"], run["data_pipeline"], run["step_trace"])
+        ),
+        *cluster_advice(
+            *(run["step_trace"], run["flops"], run["links"]),
+            *(run["parallel"], run["parallel_times"]),
+        ),
+    )
+
+
+def _rows(advice: Iterable[Advice]) -> list[tuple[Any, ...]]:
+    return [astuple(one)[: len(ADVICE.columns)] for one in _sorted(advice)]
 
 
 def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator[Advice]:

@@ -126,7 +126,8 @@ def test_hccl_tasks_of_which_little_is_known_are_drawn(shelf: ProfileShelf, tmp_
     assert not any(one.row == "Waiting" for one in after)
     assert len(after) == sum(one.row != "Waiting" for one in before)
     rows, whole_rows = (
-        [row.to_dict() | {"late_ns": None} for row in one.overlap] for one in (report, whole)
+        [row | {"late_ns": None} for row in one.figures.in_json()["overlap"]]
+        for one in (report, whole)
     )
     assert rows == whole_rows
 

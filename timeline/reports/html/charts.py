@@ -74,7 +74,7 @@ PARTS = (
 """From the bottom up, or from the left: computing that overlaps nothing, and the rest. Waiting,
 transfer and what is not known to be either are exposed communication."""
 EXPOSED = Part("unsplit_ns", "exposed", "Exposed communication")
-"""All of it, if nothing tells waiting from transfer."""
+"""All of it, if waiting and transfer are not recorded apart."""
 PHASES = (
     Part("marked_ns", "step", "Step"),
     Part("fp_bp_ns", "fp-bp", "FP/BP"),
@@ -158,7 +158,7 @@ class StepGrid:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """The numbers of ranks and steps."""
+        """Return the numbers of ranks and steps."""
         return len(self.ranks), len(self.steps)
 
     def has(self, name: str) -> bool:
@@ -167,7 +167,7 @@ class StepGrid:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts that take any time in any step."""
+        """Return the parts that take any time in any step."""
         times = {name: column.ravel() for name, column in self.times.items()}
         return shown_parts(Table(times), PARTS)
 
@@ -180,12 +180,12 @@ class StepGrid:
 
     @property
     def several_graphs(self) -> bool:
-        """True if the name of a step holds its graph too."""
+        """Return True if the name of a step holds its graph too."""
         return bool((self.graphs != _NO_GRAPH).any())
 
     @property
     def ordinary(self) -> Bool:
-        """True for ordinary steps, (R, C)."""
+        """Return True for ordinary steps, (R, C)."""
         ordinary: Bool = self.times[_ORDINARY] == 1
         return ordinary
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.columns.group_by import group_by
@@ -16,6 +15,7 @@ from timeline.records.not_given import NO_ID
 from timeline.reports.html.charts import Part, draw_rank_bars, draw_waits
 from timeline.reports.html.page import (
     Block,
+    columns_of,
     first_rows,
     folded,
     folded_tables,
@@ -28,15 +28,17 @@ from timeline.reports.html.page import (
     rate_column,
     section,
     share_column,
-    size_column,
     spell_rank,
     text_column,
     time_column,
 )
-from timeline.tables.idle import least_gap_ns, sum_of_selection
-from timeline.tables.table import Table
+from timeline.tables.idle import IDLE_CALLS, least_gap_ns, sum_of_selection
+from timeline.tables.table import Table, sum_rows
 from timeline.tables.waits import (
+    LINKS,
     REFERENCE_GB_S,
+    WAITED_FOR,
+    WAITING,
     WaitMatrix,
     bandwidth_table,
     path_parts,
@@ -110,13 +112,12 @@ def _straggler_table(waiting: Table) -> Block | None:
     return page_table(
         "stragglers",
         "Who arrives last",
-        [
-            number_column("Rank", shown["rank"]),
-            number_column("Times last", shown["times_last"]),
-            time_column("Wait caused", shown["caused_ns"], like_ns=longest_ns, bars=True),
-            time_column("Longest", shown["slowest_ns"], like_ns=longest_ns),
-            time_column("Time it waited", shown["waited_ns"], like_ns=longest_ns, bars=True),
-        ],
+        columns_of(
+            *(shown, "rank", "times_last", "caused_ns", "slowest_ns", "waited_ns"),
+            of=WAITING,
+            bars=("caused_ns", "waited_ns"),
+            like_ns=longest_ns,
+        ),
         " ".join(filter(None, notes)),
     )
 
@@ -128,15 +129,14 @@ def _waited_for_table(waited_for: Table) -> Block | None:
     order = np.argsort(-waited_for["waited_ns"], kind="stable")
     order = order[waited_for["waited_ns"][order] > 0]
     shown = waited_for.take(order[:MOST_ROWS])
-    names = map(spell_rank, shown["waited_for_rank"].tolist(), shown["profiled"].tolist())
+    whom = [*map(spell_rank, shown["waited_for_rank"].tolist(), shown["profiled"].tolist())]
     return page_table(
         "waits",
         "Longest waits, rank for rank",
         [
-            number_column("Rank", shown["rank"]),
-            text_column("Waited for", list(names)),
-            number_column("Times", shown["times"]),
-            time_column("Time it waited", shown["waited_ns"], bars=True),
+            *columns_of(shown, "rank"),
+            text_column("Waited for", whom),
+            *columns_of(shown, "times", "waited_ns", of=WAITED_FOR, bars=("waited_ns",)),
         ],
         left_out(len(order) - len(shown), "pair", ", all shorter,"),
     )
@@ -153,7 +153,7 @@ def bandwidth_section(figures: Figures) -> Block | None:
         shown += [heading("Bandwidth of links"), _kind_table(kinds)]
     ends = links_of_known_ends(figures.links)
     if len(ends):
-        links = _summed(ends, ("group", "source_rank", "target_rank", "link"), ("count", *_MOVED))
+        links = sum_rows(ends, ("group", "source_rank", "target_rank", "link"), ("count", *_MOVED))
         one_group = all(group is None for group in links["group"].tolist())
         sides = len(np.union1d(links["source_rank"], links["target_rank"]))
         if one_group and sides <= MOST_SIDES:
@@ -185,14 +185,9 @@ def _kind_table(kinds: Table) -> Block | None:
         "bandwidth",
         "Bandwidth of links",
         [
-            text_column("Link", kinds["link"]),
-            rate_column("Bandwidth", kinds["bandwidth_gb_s"]),
-            rate_column("Reference", kinds["reference_gb_s"]),
+            *columns_of(kinds, "link", "bandwidth_gb_s", "reference_gb_s"),
             share_column("Of reference", kinds["bandwidth_gb_s"] / kinds["reference_gb_s"]),
-            rate_column("Slowest", kinds["slowest_gb_s"]),
-            rate_column("Fastest", kinds["fastest_gb_s"]),
-            number_column("Links", kinds["links"]),
-            size_column("Size", kinds["size_bytes"]),
+            *columns_of(kinds, "slowest_gb_s", "fastest_gb_s", "links", "size_bytes"),
         ],
         f"The reference is {reference}. Small transfers stay far below it.",
     )
@@ -202,13 +197,12 @@ def _collective_table(collectives: Table) -> Block | None:
     """Return a row per kind and group, all ranks together, longest first."""
     moved = np.ma.filled(collectives["bandwidth_gb_s"] * collectives["transfer_ns"], 0)
     added = {"ranks": np.ones(len(collectives), np.int64), "moved": moved}
-    sums = _summed(
+    sums = sum_rows(
         Table({**collectives.columns, **added}),
         ("kind", "group"),
         ("count", *_MOVED, "moved_bytes", "waited_ns", "transfer_ns", "ranks", "moved"),
     )
     shown = sums.take(np.argsort(-sums["total_ns"], kind="stable")[:MOST_ROWS])
-    longest_ns = int(shown["total_ns"].max())
     speed = np.ma.masked_array(
         shown["moved"] / np.maximum(shown["transfer_ns"], 1), shown["moved"] == 0
     )
@@ -216,15 +210,13 @@ def _collective_table(collectives: Table) -> Block | None:
         "groups",
         "Collectives by kind and group",
         [
-            text_column("Kind", shown["kind"]),
-            text_column("Group", shown["group"]),
-            number_column("Ranks", shown["ranks"]),
-            number_column("Count", shown["count"]),
-            size_column("Size", shown["size_bytes"]),
-            size_column("Moved", shown["moved_bytes"]),
-            time_column("Total", shown["total_ns"], bars=True),
-            time_column("Waiting", shown["waited_ns"], like_ns=longest_ns),
-            time_column("Transfer", shown["transfer_ns"], like_ns=longest_ns),
+            *columns_of(shown, "kind", "group", "ranks", "count", "size_bytes", "moved_bytes"),
+            *columns_of(
+                *(shown, "total_ns", "waited_ns", "transfer_ns"),
+                bars=("total_ns",),
+                like_ns=int(shown["total_ns"].max()),
+                titles={"waited_ns": "Waiting"},
+            ),
             rate_column("Bus", speed),
         ],
         "Transfer begins when the last rank has arrived.",
@@ -232,8 +224,8 @@ def _collective_table(collectives: Table) -> Block | None:
 
 
 def _link_matrix(links: Table) -> Block | None:
-    """Bandwidth from each rank (row) to each other (column), all links between them together."""
-    pairs = _summed(links, ("source_rank", "target_rank"), _MOVED)
+    """Return the bandwidth from each rank (row) to each other (column), over all their links."""
+    pairs = sum_rows(links, ("source_rank", "target_rank"), _MOVED)
     speed = pairs["size_bytes"] / np.maximum(pairs["total_ns"], 1)
     ends = zip(pairs["source_rank"].tolist(), pairs["target_rank"].tolist(), strict=True)
     speed_of = dict(zip(ends, np.round(speed, 4).tolist(), strict=True))
@@ -261,37 +253,14 @@ def _slowest_links(links: Table, kinds: Table) -> Block | None:
         "slow-links",
         "Slowest links",
         [
-            text_column("Group", shown["group"]),
-            number_column("From", shown["source_rank"]),
-            number_column("To", shown["target_rank"]),
-            text_column("Link", shown["link"]),
+            *columns_of(shown, "group", "source_rank", "target_rank", "link", of=LINKS),
             number_column("Count", np.ma.masked_equal(shown["count"], 0)),
-            size_column("Size", shown["size_bytes"]),
-            time_column("Time", shown["total_ns"]),
+            *columns_of(shown, "size_bytes", "total_ns", of=LINKS),
             rate_column("Bandwidth", speed),
             share_column("Of reference", speed / np.maximum(np.array(reference), 1e-9)),
         ],
         left_out(len(links) - len(shown), "link", ", all faster,"),
     )
-
-
-def _summed(table: Table, keys: tuple[str, ...], names: tuple[str, ...]) -> Table:
-    """Return a row per distinct key with sums, masked where no row of the key has a value."""
-    rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
-    number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
-    row = np.array([number[key] for key in rows], np.intp)
-    columns: dict[str, npt.NDArray[Any]] = {
-        name: np.array([key[at] for key in number], table[name].dtype)
-        for at, name in enumerate(keys)
-    }
-    for name in names:
-        values = table[name]
-        sums = np.zeros(len(number), values.dtype)
-        np.add.at(sums, row, np.ma.filled(values, 0))
-        given = np.zeros(len(number), np.bool_)
-        given[row[~np.ma.getmaskarray(values)]] = True
-        columns[name] = sums if given.all() else np.ma.masked_array(sums, ~given)
-    return Table(columns)
 
 
 # -- idle time and the critical path ---------------------------------------------------------------
@@ -324,12 +293,11 @@ def idle_section(figures: Figures) -> Block | None:
 
 
 def _idle_columns(rows: Table) -> list[Block | None]:
+    causes = np.array([IdleCause(cause).label for cause in rows["cause"].tolist()], object)
+    named = Table({**rows.columns, "cause": causes})
+    names = [one for one in ("rank", "cause", "call", "gaps", "total_ns") if one in rows.columns]
     return [
-        number_column("Rank", rows["rank"]) if "rank" in rows.columns else None,
-        text_column("Cause", [IdleCause(cause).label for cause in rows["cause"].tolist()]),
-        text_column("Host call", rows["call"]) if "call" in rows.columns else None,
-        number_column("Gaps", rows["gaps"]) if "gaps" in rows.columns else None,
-        time_column("Time", rows["total_ns"], bars=True),
+        *columns_of(named, *names, of=IDLE_CALLS, bars=("total_ns",)),
         share_column("Share of idle", np.ma.filled(rows["share"], 0.0)),
     ]
 
@@ -449,7 +417,7 @@ def _split_words(parallel: Table) -> str:
 def _alone(row: dict[str, Any]) -> dict[str, Any]:
     """Return the parts of a mean step that make up its bar.
 
-    All communication is of collectives if receives are not said_of_chart apart.
+    All communication is of collectives if receives are not recorded apart.
     """
     alone_ns, receive_ns = row["communication_alone_ns"] or 0, row["receive_alone_ns"] or 0
     computing_ns = row["computing_ns"] or 0
@@ -478,14 +446,13 @@ def _rank_times(figures: Figures, times: Sequence[dict[str, Any]]) -> Block | No
     return page_table(
         "cluster-ranks",
         "Ranks",
-        [
-            number_column("Rank", columns["rank"]),
-            number_column("Stage", columns["stage"]),
-            *(
-                time_column(title, columns[name], like_ns=longest_ns, bars=name != "interval_ns")
-                for name, title in given.items()
-            ),
-        ],
+        columns_of(
+            Table(columns),
+            *("rank", "stage", *given),
+            bars=given.keys() - {"interval_ns"},
+            like_ns=longest_ns,
+            titles=given,
+        ),
         "Interval is the wait for data before a step, stage time what a stage of the pipeline "
         "computes and communicates without what it receives."
         if "stage_ns" in given
@@ -502,14 +469,10 @@ def _link_table(links: Table) -> Block | None:
     return page_table(
         "cluster-links",
         "Links of each rank",
-        [
-            number_column("Rank", shown["rank"]),
-            number_column("From", shown["source_rank"]),
-            number_column("To", shown["target_rank"]),
-            text_column("Link", shown["link"]),
-            size_column("Size", shown["size_bytes"]),
-            time_column("Time", shown["total_ns"]),
-            rate_column("Bandwidth", shown["bandwidth_gb_s"]),
-        ],
+        columns_of(
+            *(shown, "rank", "source_rank", "target_rank", "link"),
+            *("size_bytes", "total_ns", "bandwidth_gb_s"),
+            of=LINKS,
+        ),
         f"From and to are numbers inside groups that the file does not name. {more}".strip(),
     )

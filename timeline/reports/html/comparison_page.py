@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,19 +13,13 @@ from timeline.comparison.comparison import Comparison
 from timeline.comparison.parts import WHOLE
 from timeline.printable import printable
 from timeline.reports.comparison_rows import (
+    CHANGED,
+    CHANGED_IN_FRAMEWORK,
     class_tables,
-    copy_names,
     count_cell,
-    framework_names,
-    hccl_names,
-    launcher_names,
     memory_names,
     metric_rows,
-    module_names,
-    module_times,
     notable_memory,
-    notable_rows,
-    waiting_names,
 )
 from timeline.reports.html.charts import MOST_DRAWN, draw_both_runs, run_length
 from timeline.reports.html.page import (
@@ -101,7 +95,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
 
 
 def comparison_title(base: Path, new: Path) -> str:
-    """Return the ends of both paths, as far as they tell them apart."""
+    """Return the ends of both paths, as short as they differ."""
     parts = [path.absolute().parts for path in (base, new)]
     shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
     return " → ".join("/".join(names[-shown:]) for names in parts)
@@ -137,7 +131,7 @@ def _overall_section(comparison: Comparison) -> Block | None:
 
 
 def _class_section(comparison: Comparison) -> Block | None:
-    """Classes of work, by what launched it and by kernel."""
+    """Return classes of work, by what launched it and by kernel."""
     said = (
         "As msprof-analyze compare tells them: each kernel is in one class, by the first operator "
         "of attention, convolution or matrix multiplication around the call that launched it, or "
@@ -232,22 +226,12 @@ def _operator_section(noun: str, table: Table) -> Block | None:
 
 def _sum_tables(comparison: Comparison) -> Iterator[Block | None]:
     """Yield what is paired besides operators: waits, launchers, tasks, memory."""
-    modules = module_times(comparison.modules)
-    framework = comparison.framework_operators
-    of_framework = "Operators of the framework, by what they and those inside launched"
-    tables: tuple[tuple[str, str, str, Table, Any], ...] = (
-        ("waiting", "Whom ranks waited for", "Waited for", comparison.waiting, waiting_names),
-        ("launchers", "Who launched it", "Operator", comparison.launchers, launcher_names),
-        ("copies", "Copies", "Task", comparison.copies, copy_names),
-        ("hccl-tasks", "HCCL tasks", "Task", comparison.hccl_tasks, hccl_names),
-        ("framework-operators", of_framework, "Operator", framework, framework_names),
-        ("modules", "Modules, without those inside", "Module", modules, module_names),
-    )
-    for name, caption, noun, table, names_of in tables:
-        shown = notable_rows(table, comparison.whole["base_ns"], MOST_ROWS)
+    for one in (*CHANGED, *CHANGED_IN_FRAMEWORK):
+        shown = one.rows(comparison, MOST_ROWS)
         if len(shown):
-            columns = [text_column(noun, names_of(shown)), _sum_counts(shown), *_times(shown)]
-            yield page_table(name, caption, columns)
+            names = text_column(one.noun, one.names_of(shown))
+            columns = [names, _sum_counts(shown), *_times(shown)]
+            yield page_table(one.field.replace("_", "-"), one.caption, columns)
     allocating, memory = notable_memory(comparison.operator_memory, MOST_ROWS), comparison.memory
     if len(allocating):
         names = text_column("Operator", allocating["name"])

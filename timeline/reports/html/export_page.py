@@ -32,6 +32,7 @@ from timeline.reports.html.communication_sections import (
 from timeline.reports.html.page import (
     Block,
     Tile,
+    columns_of,
     folded,
     folded_tables,
     heading,
@@ -46,12 +47,15 @@ from timeline.reports.html.page import (
     share_column,
     text_column,
     time_column,
+    view_of,
 )
 from timeline.reports.html.work_sections import data_section, flop_section, memory_section
-from timeline.tables.operators import operator_curves
-from timeline.tables.table import Table
-from timeline.tables.work import total_over_ranks
+from timeline.tables.operators import OPERATORS, operator_curves
+from timeline.tables.table import Table, sum_rows
+from timeline.tables.times import STEPS
+from timeline.tables.work import LAUNCHERS, MODULES, total_over_ranks
 from timeline.units import spell_count, spell_short
+from timeline.verdict import figures as registry
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import total_by_type
 from timeline.verdict.words import step_shares
@@ -89,6 +93,7 @@ def render_export_page(report: ExportReport) -> bytes:
         _collective_section(report),
         flop_section(figures.flops, several=len(report.ranks) > 1),
         memory_section(figures),
+        _other_section(figures),
         omissions_section(
             report.warnings,
             report.omissions,
@@ -183,8 +188,9 @@ def _rank_table(report: ExportReport) -> Block | None:
         "ranks",
         "Each rank: its mean step" if has_steps else "Each rank",
         [
-            number_column("Rank", shown["rank"]),
-            number_column("Ordinary steps", shown["steps"]) if differ else None,
+            *columns_of(
+                shown, "rank", *(["steps"] if differ else []), titles={"steps": "Ordinary steps"}
+            ),
             *_parts(shown, "Mean step" if has_steps else "Device time"),
         ],
         _cut_note(table, shown, "rank"),
@@ -260,17 +266,14 @@ def _step_table(report: ExportReport, *, graphs: bool) -> Block | None:
         return None
     shown = table.take(_longest(table, "period_ns"))
     several, like_ns = len(report.ranks) > 1, int(shown["period_ns"].max())
+    names = [*(["graph"] if graphs else []), "step", *(["rank"] if several else [])]
     return page_table(
         "steps",
         "Each step, on the rank where it took longest" if several else "Each step",
         [
-            number_column("Graph", shown["graph"]) if graphs else None,
-            number_column("Step", shown["step"]),
-            number_column("Rank", shown["rank"]) if several else None,
+            *columns_of(shown, *names),
             *_parts(shown, "Time"),
-            time_column("FP/BP", shown["fp_bp_ns"], like_ns=like_ns),
-            time_column("Tail", shown["tail_ns"], like_ns=like_ns),
-            time_column("Interval", shown["interval_ns"], like_ns=like_ns),
+            *columns_of(shown, "fp_bp_ns", "tail_ns", "interval_ns", of=STEPS, like_ns=like_ns),
         ],
         _cut_note(table, shown, "step"),
     )
@@ -324,7 +327,7 @@ def _collective_section(report: ExportReport) -> Block | None:
 
 
 def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block | None]:
-    """Operators of all ranks together, or collectives: by type, and by name if known."""
+    """Yield operators of all ranks together, or collectives: by type, and by name if known."""
     noun = "collective" if communication else "operator"
     for by_name in (False, True):
         table = total_by_type(figures.operators, by_name=by_name)
@@ -336,22 +339,19 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
         first = np.flatnonzero(named)[:MOST_ROWS]
         shown, rest = rows.take(first), rows.take(np.setdiff1d(np.arange(len(rows)), first))
         average_ns = np.rint(shown["total_ns"] / shown["count"]).astype(np.int64)
-        least_ns = int(shown["shortest_ns"].max())
+        least_ns, like = int(shown["shortest_ns"].max()), OPERATORS
         kind = "Kind" if communication else "Type"
         yield page_table(
             f"{noun}s-by-{'name' if by_name else 'type'}",
             f"{noun.capitalize()}s by {'name' if by_name else kind.lower()}",
             [
-                text_column("Name", shown["name"]) if by_name else None,
-                text_column(kind, shown["type"]),
-                text_column("Core", shown["core"]),
-                number_column("Count", shown["count"]),
-                time_column("Total", shown["total_ns"]),
+                *columns_of(shown, *(["name"] if by_name else []), "type", titles={"type": kind}),
+                *columns_of(shown, "core", "count", "total_ns", of=like),
                 share_column("Share", shown["total_ns"], all_ns),
                 time_column("Average", average_ns, like_ns=least_ns),
-                time_column("Min", shown["shortest_ns"]),
-                time_column("Max", shown["longest_ns"], like_ns=least_ns),
-                time_column("Wait before", shown["waited_ns"]),
+                *columns_of(shown, "shortest_ns", of=like),
+                *columns_of(shown, "longest_ns", of=like, like_ns=least_ns),
+                *columns_of(shown, "waited_ns", titles={"waited_ns": "Wait before"}),
             ],
             _rest_note(rest, all_ns),
         )
@@ -359,31 +359,28 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
 
 def _launch_tables(figures: Figures) -> Iterator[Block | None]:
     """Yield computing of all ranks together: by launching operator, and by module, if known."""
-    launches = {"launched_by": "Launched by", "operator": "Operator"}
-    for table, anchor, title, names in (
-        (figures.launchers, "operators-by-launch", "Operators by what launched them", launches),
-        (figures.modules, "operators-by-module", "Operators by module", {"module": "Module"}),
+    launches = ("launched_by", "operator")
+    for spec, anchor, title, names in (
+        (LAUNCHERS, "operators-by-launch", "Operators by what launched them", launches),
+        (MODULES, "operators-by-module", "Operators by module", ("module",)),
     ):
+        table = figures[spec.name]
         if not len(table):
             continue
         totals = total_over_ranks(table)
         rows = totals.take(totals["communication"] == 0)
-        if not (rows[next(iter(names))] != "").any():
+        if not any(rows[names[0]]):
             continue
         all_ns = int(rows["total_ns"].sum())
         shown, rest = rows.take(slice(MOST_ROWS)), rows.take(slice(MOST_ROWS, None))
         least_ns = int(shown["shortest_ns"].max())
-        has_phase = bool((rows["phase"] != "").any())
+        phase = ("phase",) if any(rows["phase"]) else ()
         yield page_table(
             anchor,
             title,
             [
-                *(text_column(label, shown[name]) for name, label in names.items()),
-                text_column("Phase", shown["phase"]) if has_phase else None,
-                number_column("Count", shown["count"]),
-                time_column("Total", shown["total_ns"]),
-                time_column("Min", shown["shortest_ns"]),
-                time_column("Max", shown["longest_ns"], like_ns=least_ns),
+                *columns_of(shown, *names, *phase, "count", "total_ns", "shortest_ns", of=spec),
+                *columns_of(shown, "longest_ns", of=spec, like_ns=least_ns),
                 share_column("Share", shown["total_ns"], all_ns),
             ],
             _rest_note(rest, all_ns),
@@ -400,16 +397,16 @@ def _file_sum_tables(figures: Figures) -> Iterator[Block | None]:
         totals = _total_of_sums(rows)
         all_ns = int(totals["total_ns"].sum())
         shown, rest = totals.take(slice(MOST_ROWS)), totals.take(slice(MOST_ROWS, None))
-        like_ns = int(shown["total_ns"].max())
         yield page_table(
             f"operators-of-{source.replace('_', '-')}",
             caption,
             [
-                text_column("Type", shown["type"]),
-                number_column("Count", shown["count"]),
-                time_column("Total", shown["total_ns"]),
-                time_column("Until dispatched", shown["dispatch_ns"], like_ns=like_ns),
-                time_column("Run", shown["run_ns"], like_ns=like_ns),
+                *columns_of(shown, "type", "count", "total_ns"),
+                *columns_of(
+                    *(shown, "dispatch_ns", "run_ns"),
+                    like_ns=int(shown["total_ns"].max()),
+                    titles={"dispatch_ns": "Until dispatched"},
+                ),
                 share_column("Share", shown["total_ns"], all_ns),
             ],
             " ".join(filter(None, ["Shares are of this table.", _rest_note(rest, all_ns)])),
@@ -418,17 +415,12 @@ def _file_sum_tables(figures: Figures) -> Iterator[Block | None]:
 
 def _total_of_sums(rows: Table) -> Table:
     """Return the rows of all ranks together, longest first; masked if a rank has no number."""
-    types, which = np.unique(np.array(rows["type"].tolist(), str), return_inverse=True)
-    summed = {}
-    for name in ("count", "total_ns", "dispatch_ns", "run_ns"):
-        sums = np.zeros(len(types), np.int64)
-        np.add.at(sums, which, np.ma.filled(rows[name], 0))
-        absent = np.zeros(len(types), np.bool_)
-        absent[which[np.ma.getmaskarray(rows[name])]] = True
-        summed[name] = np.ma.masked_array(sums, absent)
-    kinds = np.where(types == "", "not named", types).astype(object)
-    order = np.argsort(-np.ma.filled(summed["total_ns"], 0), kind="stable")
-    return Table({"type": kinds, **summed}).take(order)
+    names = ("count", "total_ns", "dispatch_ns", "run_ns")
+    gaps = {f"no_{name}": np.ma.getmaskarray(rows[name]).astype(np.int64) for name in names}
+    totals = sum_rows(Table({**rows.columns, **gaps}), ("type",), (*names, *gaps), by="total_ns")
+    columns = {name: np.ma.masked_array(totals[name], totals[f"no_{name}"] > 0) for name in names}
+    kinds = np.where(totals["type"] == "", "not named", totals["type"])
+    return Table({"type": kinds, **columns})
 
 
 def _rest_note(rest: Table, all_ns: int) -> str:
@@ -447,15 +439,18 @@ def _longest_op_table(ops: Table) -> Block | None:
     return page_table(
         "longest-collectives",
         "Slowest single collectives",
-        [
-            text_column("Name", shown["name"]),
-            text_column("Group", shown["group"]),
-            number_column("Rank", shown["rank"]),
-            number_column("Graph", shown["graph"]),
-            number_column("Step", shown["step"]),
-            time_column("Duration", shown["duration_ns"], bars=True),
-        ],
+        columns_of(
+            *(shown, "name", "group", "rank", "graph", "step", "duration_ns"),
+            bars=("duration_ns",),
+        ),
     )
+
+
+def _other_section(figures: Figures) -> Block | None:
+    """Return the views of tables that no other section shows."""
+    views = [(one, view) for one in registry.TABLES for view in one.views if not view.section]
+    tables = [view_of(one, view, figures[one.name]) for one, view in views]
+    return section("Other tables", *folded_tables(tables))
 
 
 def _source_table(report: ExportReport) -> Block | None:

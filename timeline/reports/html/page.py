@@ -6,9 +6,10 @@ import base64
 import hashlib
 import html
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.reports.valid_json import json_of
 from timeline.tables.short_names import shortened
-from timeline.tables.table import Table
+from timeline.tables.table import Col, Spec, Table, View
 from timeline.units import spell_bytes, spell_count
 from timeline.version import __version__
 
@@ -346,6 +347,60 @@ def share_column(
     shares = parts / np.maximum(of, 1)
     column = number_column(title, _rounded(shares, 6))
     return column and {"title": title, "kind": "share", "values": column["values"]}
+
+
+def columns_of(
+    rows: Table,
+    *names: str,
+    of: Spec | None = None,
+    bars: Collection[str] = (),
+    like_ns: int = 0,
+    titles: Mapping[str, str] = MappingProxyType({}),
+) -> list[Block | None]:
+    """Return columns of a table, each formatted as its name and values ask, None if empty.
+
+    Times end in _ns, sizes in _bytes, bandwidths in _gb_s; other real numbers are shares.
+
+    of: the declaration that heads them. bars: those with a bar in each cell. like_ns: as for
+    `time_column`. titles: headings that differ, by name.
+    """
+    declared = {one.name: one for one in (of.columns if of else ())}
+    shown = list[Block | None]()
+    for name in names:
+        column, values = declared.get(name, Col(name)), rows[name]
+        title = titles.get(name, column.heading)
+        if name.endswith("_ns"):
+            shown.append(time_column(title, values, like_ns=like_ns, bars=name in bars))
+        elif name.endswith("_bytes"):
+            shown.append(size_column(title, values))
+        elif name.endswith("_gb_s"):
+            shown.append(rate_column(title, values))
+        elif column.unit:
+            shown.append(scaled_column(title, values, column.unit))
+        elif values.dtype.kind == "f":
+            shown.append(share_column(title, values))
+        else:
+            make = text_column if values.dtype == object else number_column
+            shown.append(make(title, values))
+    return shown
+
+
+def view_of(
+    spec: Spec, view: View, rows: Table, *, caption: str = "", note: str = ""
+) -> Block | None:
+    """Return a table as its view says; None without rows.
+
+    caption: instead of that of the view. note: what is to be said of it.
+    """
+    if not len(rows):
+        return None
+    if view.where is not None:
+        rows = rows.take(np.flatnonzero(rows[view.where[0]] == view.where[1]))
+    if view.order:
+        rows = rows.take(np.argsort(-np.ma.filled(rows[view.order], 0), kind="stable"))
+    shown, left = first_rows(rows, view.most, view.noun)
+    columns = columns_of(shown, *view.columns, of=spec, bars=view.bars, titles=view.titles)
+    return page_table(view.anchor, caption or view.caption, columns, f"{note} {left}".strip())
 
 
 def sorted_texts(title: str, texts: Iterable[str], values: Iterable[float | None]) -> Block:

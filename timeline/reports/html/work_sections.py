@@ -14,7 +14,7 @@ from timeline.reports.html.charts import draw_memory, draw_queues
 from timeline.reports.html.page import (
     SHORT,
     Block,
-    first_rows,
+    columns_of,
     folded,
     folded_tables,
     heading,
@@ -23,22 +23,21 @@ from timeline.reports.html.page import (
     number_column,
     page_table,
     plain_list,
-    scaled_column,
     section,
     share_column,
     sorted_texts,
     spell_amount,
-    text_column,
-    time_column,
+    view_of,
 )
-from timeline.tables.flops import ScopeNode, operator_scopes, scope_tree
-from timeline.tables.memory import MOST_AT_PEAK
+from timeline.tables.data import DATA_PIPELINE, DATA_PREPARATION, DATA_QUEUES
+from timeline.tables.flops import FLOPS, ScopeNode, operator_scopes, scope_tree
+from timeline.tables.memory import MEMORY_GRAPHS, MEMORY_TENSORS, MOST_AT_PEAK
 from timeline.tables.table import Table
 from timeline.units import spell_bytes, spell_count
 from timeline.verdict.advice import ABOUT_DATA, worst_first
 from timeline.verdict.figures import Figures
 
-MOST_ROWS, MOST_DATA_ROWS = 120, 50
+MOST_ROWS = 120
 MOST_SCOPES = 300
 OPEN_LEVELS = 3
 """Scopes whose inner ones are shown before anybody asks."""
@@ -74,34 +73,11 @@ def flop_section(flops: Table, *, several: bool) -> Block | None:
         )
         drawn = {"is": "tree", "root": _scope(tree, max(1, tree.flop), 0)}
         blocks = [heading(f"Scopes{of_rank}"), note(said), drawn]
-    ranks, left = first_rows(_level(flops, "rank"), MOST_ROWS)
-    steps, steps_left = first_rows(_level(flops, "step"), MOST_ROWS)
-    operators = _level(rows, "operator")
-    order = np.argsort(-np.ma.filled(operators["flop"], 0), kind="stable")
-    shown = operators.take(order[:MOST_ROWS])
+    of_one = (flops, flops, rows)
+    captions = ("", "", f"Operators{of_rank}")
     tables = [
-        page_table(
-            "flops-ranks",
-            "Each rank",
-            [number_column("Rank", ranks["rank"]), *_flop_columns(ranks, "Work of a step")],
-            left,
-        ),
-        page_table(
-            "flops-steps",
-            "Each step",
-            [
-                number_column("Rank", steps["rank"]),
-                number_column("Step", steps["step"]),
-                share_column("Utilization", steps["utilization"]),
-            ],
-            steps_left,
-        ),
-        page_table(
-            "flops-operators",
-            f"Operators{of_rank}",
-            [text_column("Operator", shown["name"]), *_flop_columns(shown, "Work")],
-            left_out(len(operators) - len(shown), "row"),
-        ),
+        view_of(FLOPS, view, _without_all(table), caption=caption)
+        for view, table, caption in zip(FLOPS.views, of_one, captions, strict=True)
     ]
     said = (
         "Floating-point operations as the profiler counted them. The rate of a rank is the mean "
@@ -111,13 +87,10 @@ def flop_section(flops: Table, *, several: bool) -> Block | None:
     return section("FLOPs", note(said), *blocks, *folded_tables(tables), anchor="flops")
 
 
-def _flop_columns(rows: Table, title: str) -> list[Block | None]:
-    return [
-        text_column("Unit", np.where(rows["unit"] == "all", "", rows["unit"])),
-        scaled_column(title, rows["flop"], "FLOP"),
-        scaled_column("Rate", rows["flop_per_s"], "FLOP/s"),
-        share_column("Utilization", rows["utilization"]),
-    ]
+def _without_all(flops: Table) -> Table:
+    """Return the rows without a unit if it is of all units."""
+    unit = np.where(flops["unit"] == "all", "", flops["unit"])
+    return Table({**flops.columns, "unit": unit})
 
 
 def _rank_shown(flops: Table) -> int:
@@ -225,13 +198,12 @@ def _graph_table(shown: Table, count: int) -> Block | None:
         "memory-graphs",
         "Peak of each graph" if of_graphs else "Peak of each rank",
         [
-            number_column("Rank", shown["rank"]),
-            number_column("Graph", shown["graph"]),
+            *columns_of(shown, "rank", "graph"),
             _byte_column("Peak", shown["peak_bytes"]),
             share_column("Of the device", peak, capacity) if capacity.any() else None,
-            text_column("At operator", shown["peak_operator"]),
+            *columns_of(shown, "peak_operator", of=MEMORY_GRAPHS),
             _byte_column("Static", shown["static_bytes"]),
-            number_column("Operators", shown["nodes"]),
+            *columns_of(shown, "nodes", of=MEMORY_GRAPHS),
             number_column("Tensors" if of_graphs else "Allocations", shown["tensors"]),
         ],
         left_out(count - len(shown), "graph", ", which hold less,"),
@@ -250,16 +222,14 @@ def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block 
             f"memory-held-{number}",
             f"{_title(graph)}: held at the peak",
             [
-                text_column("Operator", shown["operator"]),
-                text_column("Type", shown["type"]),
+                *columns_of(shown, "operator", "type"),
                 _byte_column("Size", shown["size_bytes"]),
                 share_column(
                     "Share of the peak",
                     np.ma.filled(shown["size_bytes"], 0),
                     graph["peak_bytes"],
                 ),
-                number_column("From operator", shown["first"]),
-                number_column("To operator", shown["last"]),
+                *columns_of(shown, "first", "last", of=MEMORY_TENSORS),
             ],
             f"{spell_count(len(rest), 'smaller one')}: {size}." if len(rest) else "",
         )
@@ -346,51 +316,11 @@ def _named(ops: Sequence[int]) -> str:
 
 
 def _data_tables(figures: Figures) -> Iterator[Block | None]:
-    shown, left = first_rows(figures.data_preparation, MOST_DATA_ROWS)
-    columns = [
-        text_column("Bottleneck", shown["bottleneck"]),
-        share_column("Host queue empty", shown["empty_share"]),
-        text_column("Operations", [*map(_named, shown["operations"])]),
-        share_column("Processors busy", shown["cpu_busy"]),
-    ]
-    if any(columns):
-        columns.insert(0, number_column("Rank", shown["rank"]))
-        yield page_table("data-ranks", "What limits the preparation of data", columns, left)
-    if len(figures.data_queues):
-        shown, left = first_rows(figures.data_queues, MOST_DATA_ROWS)
-        yield page_table(
-            "data-queues",
-            "Queues",
-            [
-                number_column("Rank", shown["rank"]),
-                text_column("Queue", shown["queue"]),
-                number_column("Batches", shown["records"]),
-                number_column("Empty", shown["empty"]),
-                number_column("Full", shown["full"]),
-                number_column("Capacity", shown["capacity"]),
-                time_column("Waited for", shown["get_ns"]),
-                time_column("Put in", shown["push_ns"]),
-                time_column("Together", shown["total_ns"]),
-            ],
-            f"Times are means of a batch. {left}".strip(),
-        )
-    if len(figures.data_pipeline):
-        shown, left = first_rows(figures.data_pipeline, MOST_DATA_ROWS)
-        yield page_table(
-            "data-pipeline",
-            "Operations of the pipeline",
-            [
-                number_column("Rank", shown["rank"]),
-                number_column("Number", shown["op"]),
-                text_column("Type", shown["type"]),
-                number_column("Workers", shown["workers"]),
-                number_column("Capacity", shown["capacity"]),
-                share_column("Queue filled", shown["usage"]),
-                share_column("Queue empty", shown["empty_share"]),
-                share_column("User", shown["cpu_user"]),
-                share_column("System", shown["cpu_system"]),
-                text_column("Bottleneck", shown["bottleneck"]),
-                text_column("What to try", shown["advice"]),
-            ],
-            left,
-        )
+    ranks = figures.data_preparation
+    named = np.array([*map(_named, ranks["operations"]), ""], object)[:-1]
+    shown = Table({**ranks.columns, "operations": named})
+    if any(columns_of(shown, *DATA_PREPARATION.views[0].columns[1:])):
+        yield view_of(DATA_PREPARATION, DATA_PREPARATION.views[0], shown)
+    of_batch = "Times are means of a batch."
+    yield view_of(DATA_QUEUES, DATA_QUEUES.views[0], figures.data_queues, note=of_batch)
+    yield view_of(DATA_PIPELINE, DATA_PIPELINE.views[0], figures.data_pipeline)
