@@ -138,8 +138,8 @@ def test_faults(finding: Finding, sentence: str) -> None:
         ),
         (
             replace(ALL, kind=FindingKind.EXPOSED_COMMUNICATION, basis=Basis.BOUND),
-            "Communication-bound: without exposed communication, or waiting for ranks that are not "
-            "read, the run would be at most 10% shorter.",
+            "Communication-bound: without exposed communication, part of which may be waiting for "
+            "other ranks, the run would be at most 10% shorter.",
         ),
         (
             replace(ALL, kind=FindingKind.SLOW_HOSTS, cause=Cause.HOST, basis=Basis.BOUND),

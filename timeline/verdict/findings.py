@@ -375,7 +375,8 @@ class _Phrases:
             return ""
         if peers == ranks - 1:
             return f"{more} rank {self._other}" if peers == 1 else f"{more} the other {peers}"
-        return f"{more} the {spell_count(peers, 'rank')} that do the same work"
+        do = "does" if peers == 1 else "do"
+        return f"{more} the {spell_count(peers, 'rank')} that {do} the same work"
 
     @property
     def _other(self) -> int:
@@ -414,6 +415,8 @@ def _slow_rank(phrases: _Phrases) -> str:
         if evidence.get("computing_cause") == "frequency":
             own, peers = evidence["frequency_mhz"] / 1000, evidence["peer_frequency_mhz"] / 1000
             why = f", at {own:.2f} instead of {peers:.2f} GHz"
+        if phrases.finding.copies:
+            return f"{phrases.rank} copies {phrases.per_step} longer{phrases.in_steps}"
         return f"{phrases.rank} computes {phrases.longer}{phrases.than}{phrases.in_steps}{why}"
     if phrases.finding.cause is Cause.HOST:
         return f"{phrases.rank}'s host falls behind{phrases.in_steps}{phrases.in_call}"
@@ -494,7 +497,7 @@ def _pipeline(phrases: _Phrases) -> str:
 
 def _exposed(phrases: _Phrases) -> str:
     if phrases.finding.basis is Basis.BOUND:
-        return "without exposed communication, or waiting for ranks that are not read"
+        return "without exposed communication, part of which may be waiting for other ranks"
     return "hiding all communication behind computing"
 
 

@@ -40,6 +40,8 @@ LEAST_LATE = 50
 """A rank that is never late by more than one of so many parts of the latest has no bars."""
 NOTABLE = 0.05
 """Ranks and steps that are longer than the median by a smaller share are alike."""
+MOST = 2 / 3
+"""Minimum share of all waiting that is for one rank for it to be named."""
 
 
 @dataclass(frozen=True)
@@ -289,7 +291,7 @@ class Verdict:
             return
         first = rows[0]
         named = {rank for one in self.findings.found for rank in one.ranks or ()}
-        if first["rank"] not in named and 2 * first["caused_ns"] > caused_ns:
+        if first["rank"] not in named and first["caused_ns"] >= MOST * caused_ns:
             share = spell_share(first["caused_ns"], caused_ns)
             yield f"Most of the waiting, {share}, is for rank {first['rank']}."
 

@@ -107,6 +107,8 @@ class Finding:
     absent: int | None = None
     slower: tuple[int, ...] = ()
     """Positions of the ranks that would take less, each at least half as much less as any."""
+    copies: bool = False
+    """Whether copies alone would take less."""
 
 
 @dataclass(frozen=True)
@@ -256,7 +258,8 @@ class _Search:
     def _gains_of_levers(self, mended_ns: Int64) -> list[Finding]:
         """Return the levers with notable gains, the largest further gain first."""
         levers, nothing_ns = list[Finding](), np.zeros_like(mended_ns)
-        for lever in _levers(self._mends, is_whole=self._run.is_whole):
+        is_linked = len(self._run.ranks) == 1 or self._run.is_linked
+        for lever in _levers(self._mends, is_whole=self._run.is_whole and is_linked):
             alone, further = (
                 self._play_lever(lever, less_ns, pulled=False).total_ns
                 - self._play_lever(lever, lever.on_top_of(less_ns), pulled=True).total_ns
@@ -342,6 +345,7 @@ class _Search:
             fault=candidate.fault,
             absent=candidate.absent,
             slower=tuple(np.flatnonzero(2 * by_rank >= by_rank[most]).tolist()),
+            copies=bool((parts.part[longest] == Part.COPYING).all()),
         )
 
     def _main_cause(self, candidate: _Candidate) -> Cause:

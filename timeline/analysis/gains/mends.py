@@ -385,8 +385,8 @@ def _medians(parts: Parts, keys: Sequence[Int64 | Codes], reference: Bool) -> In
 def _completed(parts: Parts, like_ns: Int64) -> Int64:
     """Fill in missing references with the median of the other steps of the same rank.
 
-    A part that occurs in no other step either gets 0, as if it were avoidable; without enough steps
-    it gets its own time.
+    A part that occurs in no other step either gets 0, as if it were avoidable; without enough
+    steps, or where that would be most of what its rank does, it gets its own time.
     """
     lacks = like_ns == NO_LIKE
     if not lacks.any():
@@ -397,8 +397,12 @@ def _completed(parts: Parts, like_ns: Int64) -> Int64:
     groups = group_by(len(parts), keys)
     several = groups.sum(in_step.astype(np.int64))[groups.group] > 1
     enough = len(np.unique(parts.step[in_step])) >= 3 if in_step.any() else False
-    alone_ns = np.where(in_step & enough, 0, parts.time_ns)
-    return np.where(lacks, np.where(several & (own_ns != NO_LIKE), own_ns, alone_ns), like_ns)
+    recurs = several & (own_ns != NO_LIKE)
+    of_rank = group_by(len(parts), [parts.part, parts.rank])
+    once_ns = of_rank.sum(np.where(lacks & in_step & ~recurs, parts.time_ns, 0))
+    is_usual = (2 * once_ns > of_rank.sum(parts.time_ns))[of_rank.group]
+    alone_ns = np.where(in_step & enough & ~is_usual, 0, parts.time_ns)
+    return np.where(lacks, np.where(recurs, own_ns, alone_ns), like_ns)
 
 
 def _excess(parts: Parts, like_ns: Int64) -> Int64:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
+import numpy.typing as npt
 
 from timeline.analysis.gains.findings import Run
 from timeline.analysis.gains.recording import DeviceWork, HostPoints, Recording
@@ -18,9 +19,10 @@ from timeline.analysis.waits.collectives import Collectives, RankCollectives, ki
 from timeline.analysis.waits.pipeline import measure_bubbles
 from timeline.analysis.waits.waiting import OpArrivals, Waiting, op_arrivals
 from timeline.columns.columns import Bool, Codes, Int64, Rows
+from timeline.columns.distinct import distinct
 from timeline.columns.group_by import count_turns, group_by, rows_before
 from timeline.columns.intervals import covered_between
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.task_kinds import POINT_TO_POINT
 
@@ -34,6 +36,8 @@ MOST = 0.9
 SAME_WORK = 0.8
 """Minimum share of the tasks of two ranks that must correspond for the ranks to do the same work.
 """
+SAME_TYPES = 0.95
+"""The same for types of operators, of which different work has many in common."""
 
 
 def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
@@ -57,6 +61,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         ranks, steps = _with_steps_of_others(ranks, steps, bounds_ns)
     else:
         ranks, steps = _in_sections(ranks)
+    ranks, classes = _comparable(ranks)
     ranks = _with_likely_waits(_with_known_order(ranks, steps), steps)
     return Run(
         ranks,
@@ -66,7 +71,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         is_cut,
         start_ns,
         end_ns - start_ns,
-        _work_classes([rank.recording for rank in ranks]),
+        classes,
         _stages(facts, waiting),
         is_whole,
         has_gaps,
@@ -257,15 +262,44 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
     return sectioned, steps
 
 
-def _work_classes(recordings: Sequence[Recording]) -> list[int]:
-    """Return a number for each rank, shared by ranks that compute the same tasks equally often."""
+def _comparable(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[int]]:
+    """Return ranks whose tasks are named alike, and a number shared by those of the same work.
+
+    Where kernels have other names on each rank, as on GPUs of two kinds, ranks that run the same
+    types of operators equally often do the same work, and their tasks are named by type.
+    """
+    works = [rank.recording.work for rank in ranks]
+    classes = _work_classes(ranks, [work.name for work in works], SAME_WORK)
+    types = [np.where(work.type != NO_NAME, work.type, work.name) for work in works]
+    by_type = _work_classes(ranks, types, SAME_TYPES)
+    if max(by_type) >= max(classes):
+        return list(ranks), classes
+    return [
+        replace(
+            rank,
+            recording=replace(rank.recording, work=replace(rank.recording.work, name=names)),
+        )
+        for rank, names in zip(ranks, types, strict=True)
+    ], by_type
+
+
+def _work_classes(ranks: Sequence[RecordedRank], codes: Sequence[Codes], share: float) -> list[int]:
+    """Return a number for each rank, shared by ranks that compute the same tasks as often per step.
+
+    codes: (items,) of each rank, what the tasks are by. share: of the tasks that must correspond.
+    """
     names = StringPool()
-    codes = [names.codes(one.strings)[one.work.name[_compared(one.work)]] for one in recordings]
-    counts = [np.bincount(code, minlength=len(names)) for code in codes]
-    leaders, classes = list[Int64](), list[int]()
-    for count in counts:
+    counts = []
+    for rank, code in zip(ranks, codes, strict=True):
+        rows = _compared(rank.recording.work)
+        steps = max(len(distinct(rank.recording.work.step[rows])), 1)
+        common = names.codes(rank.recording.strings)[code[rows]]
+        counts.append((common, steps))
+    leaders, classes = list[npt.NDArray[np.float64]](), list[int]()
+    for common, steps in counts:
+        count = np.bincount(common, minlength=len(names)) / steps
         for number, leader in enumerate(leaders):
-            if np.minimum(count, leader).sum() >= SAME_WORK * np.maximum(count, leader).sum():
+            if np.minimum(count, leader).sum() >= share * np.maximum(count, leader).sum():
                 classes.append(number)
                 break
         else:
