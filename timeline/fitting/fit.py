@@ -255,9 +255,11 @@ def _write_merged(
         steps.setdefault(drawing.facts[run.place].rank, []).append(run.step)
     rows = describe_resolutions(tracks, layers, steps)
     compression = choose_compression(Limits(limits.size_bytes), planner.whole, drawing.tracks)
-    part = writer.write(rows, kept, maker.first_ns, compression)
+    part = writer.write(rows, kept, maker.first_ns, compression, apart=True)
     costs = {
-        layer: limits.cost(0, [track for track in tracks if track.size_layer == layer])
+        layer: limits.cost(
+            part.layer_bytes[layer], [track for track in tracks if track.size_layer == layer]
+        )
         for layer in plan.levels
     }
     planner.correct(plan, costs, part.cost)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -80,18 +80,12 @@ class Planner:
         return sum((size.at(size.floor) for size in self.sizes.values()), self.base)
 
     def correct(self, plan: Plan, drawn: Mapping[SizeLayer, Cost], written: Cost) -> None:
-        """Correct the sizes of layers by a file that was written by a plan.
-
-        Args:
-            drawn: the cost of each layer without bytes, which are known of the whole file alone.
-            written: the cost of the file.
-        """
-        ratios = {layer: cost.ratio(plan.costs[layer]) for layer, cost in drawn.items()}
-        parts = (plan.costs[layer].size_bytes * one.elements for layer, one in ratios.items())
-        in_bytes = (written.size_bytes - self.base.size_bytes) / max(1.0, sum(parts))
-        for layer, one in ratios.items():
-            ratio = replace(one, size_bytes=in_bytes * one.elements)
-            self.sizes[layer].correction *= ratio
+        """Correct the sizes by a file that was written by a plan: those of its layers, and all."""
+        for layer, cost in drawn.items():
+            part = plan.part if layer == plan.refined else 0.0
+            level = plan.levels[layer] * (1 - part) + plan.finer_level * part
+            self.sizes[layer].correct(level, cost.ratio(plan.costs[layer]))
+        self.base = sum((cost * -1 for cost in drawn.values()), written)
 
     def coarsest(self) -> Plan:
         """Return the plan that merges as much as possible, whatever the limits."""

@@ -131,8 +131,8 @@ class LayerSize:
         count = min(SAMPLED_UNITS, len(units))
         sampled = [units[(2 * at + 1) * len(units) // (2 * count)] for at in range(count)]
         self._weight = _weigh(units) / max(1, _weigh(sampled))
-        self.correction = Cost(1.0, 1.0, 1.0)
-        """Return the cost of the layer in a file as a multiple of the sampled cost."""
+        self._ratios: dict[float, Cost] = {}
+        """The cost of the layer in files, by level, as a multiple of the sampled cost."""
         self._measure = measure
         self._drawn = {floor: [track for unit in sampled for track in unit.tracks]}
         self._costs: dict[int, Cost] = {}
@@ -159,7 +159,22 @@ class LayerSize:
     def _at(self, level: int) -> Cost:
         if level not in self._costs:
             self._costs[level] = self._measure(self._sample_at(level)) * self._weight
-        return self._costs[level] * self.correction
+        return self._costs[level] * self._ratio_at(level)
+
+    def correct(self, level: float, ratio: Cost) -> None:
+        """Correct sizes by the ratio of an actual cost at a level to the expected one."""
+        self._ratios[level] = self._ratio_at(level) * ratio
+
+    def _ratio_at(self, level: float) -> Cost:
+        """Return the ratio at a level, interpolated between the levels at which it is known."""
+        finer = max((one for one in self._ratios if one <= level), default=None)
+        coarser = min((one for one in self._ratios if one >= level), default=finer)
+        if coarser is None:
+            return Cost(1.0, 1.0, 1.0)
+        if finer is None or finer == coarser:
+            return self._ratios[coarser]
+        part = (level - finer) / (coarser - finer)
+        return self._ratios[finer].between(self._ratios[coarser], part)
 
     def _sample_at(self, level: int) -> list[Track]:
         """Draw the sampled units, starting from the next finer level at which they are drawn."""
