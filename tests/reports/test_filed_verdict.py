@@ -21,8 +21,7 @@ from timeline.reports.filed_verdict import (
 )
 from timeline.reports.terminal import PIPE_WIDTH, Display
 from timeline.reports.terminal_comparison import comparison_text
-from timeline.reports.terminal_verdict import filed_text, idle_grid, verdict_text
-from timeline.tables.table import Table
+from timeline.reports.terminal_verdict import verdict_text
 
 NEXT = "tlexport run --ranks 1 --steps 2 --kind detail"
 PIPE = Display(PIPE_WIDTH, "utf-8", terminal=False)
@@ -99,79 +98,6 @@ def test_any_size_is_kept(ranks: int, steps: int, word: str, most_bytes: int) ->
     kept = row_counts(found)
     for name, rows in row_counts(filed).items():
         assert kept.get(name, 0) + found.left_out.get(name, 0) == rows, name
-
-
-@settings(max_examples=at_most(80), deadline=None)
-@given(
-    column=st.one_of(
-        st.lists(st.integers(-(2**63), 2**63 - 1) | st.none(), min_size=1),
-        st.lists(st.floats(allow_nan=False, allow_infinity=False) | st.none(), min_size=1),
-        st.lists(st.text(st.characters(codec="utf-8")), min_size=1),
-    )
-)
-def test_columns_of_any_values(column: list[int] | list[float] | list[str]) -> None:
-    """Numbers come back exactly, and what is not given as not given."""
-    from timeline.reports import filed_verdict
-
-    made = filed_verdict._column_from(list, column)
-    encoded = filed_verdict._encoded(Table({"column": made}))
-    again = msgspec.json.decode(encoded, type=Table, dec_hook=filed_verdict._column_from)
-    assert again["column"].tolist() == column
-    assert again["column"].dtype == made.dtype
-
-
-def test_no_paths_of_the_machine() -> None:
-    """Tables with files of the profile stay out of the file."""
-    report = made_report(2, 3, word="secret")
-    found = read_back(filed_of(report))
-    assert found.figures is not None
-    shown = {"steps", "longest_ops", "waited_for"}
-    for one in fields(found.figures):
-        table = getattr(found.figures, one.name)
-        assert one.name in shown or not isinstance(table, Table) or not len(table)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        "{}",
-        "null",
-        "[" * 100_000,
-        '{"version":"1","kind":"summary","sentences":"one"}',
-        '{"version":"1","kind":"summary","sentences":[],"schema":2}',
-        '{"version":"1","kind":"s","sentences":[],"verdict":{}}',
-        '{"version":"1","kind":"s","sentences":[],"figures":{"steps":{"columns":{"a":[[]]}}}}',
-        '{"version":"1","kind":"s","sentences":[],"figures":{"steps":{"columns":{"a":[1e999]}}}}',
-    ],
-)
-def test_text_that_was_not_written_here(text: str) -> None:
-    """Text of another program or version is refused, even where its checksum is right."""
-    attributes = {TEXT: text, CHECKSUM: str(zlib.crc32(text.encode()))}
-    with pytest.raises(DamagedVerdictError):
-        FiledVerdict.from_attributes(attributes)
-
-
-def test_a_comparison_of_classes_without_their_whole() -> None:
-    """A row that is a class is not the whole, whatever it is called."""
-    runs = [made_report(2, 3, word=word).figures for word in ("one", "other")]
-    comparison = Comparison.of(runs[0], runs[1])
-    written = dict(FiledVerdict.of_comparison("0.1.0", "summary", comparison).attributes())
-    filed = msgspec.json.decode(written[TEXT])
-    columns = filed["comparison"]["overall"]["columns"]
-    rows = len(columns["metric"])
-
-    def read_with(by: str | None) -> FiledVerdict | None:
-        columns.update({"by": [by] * rows, "base_count": [1] * rows, "new_count": [1] * rows})
-        text = msgspec.json.encode(filed)
-        return FiledVerdict.from_attributes({TEXT: text.decode(), CHECKSUM: str(zlib.crc32(text))})
-
-    found = read_with(None)
-    assert found is not None
-    assert filed_text(found, DISPLAYS[0]) == comparison_text(comparison, DISPLAYS[0])
-    with pytest.raises(DamagedVerdictError, match="the whole is not known"):
-        read_with("kernel")
 
 
 def test_changed_text() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import struct
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
+from types import TracebackType
 from typing import Protocol
 
 import numpy as np

@@ -12,7 +12,6 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.analysis.idle.idle_sums import IdleCause
-from timeline.reports.filed_verdict import FiledFigures, FiledVerdict
 from timeline.reports.terminal import (
     GAP,
     Display,
@@ -42,7 +41,7 @@ _SLOW = "bold red"
 
 
 def verdict_text(
-    verdict: Verdict, figures: Figures | FiledFigures, display: Display, *, verbose: bool = False
+    verdict: Verdict, figures: Figures, display: Display, *, verbose: bool = False
 ) -> str:
     """Return the answer to "what is slow", in lines that fit the display.
 
@@ -59,7 +58,7 @@ class _Blocks:
     """The parts of the text, which are blocks of lines and tables."""
 
     verdict: Verdict
-    figures: Figures | FiledFigures
+    figures: Figures
     display: Display
     verbose: bool
 
@@ -274,7 +273,7 @@ LEAST_CALL = 0.05
 """Those that take less of the time of a cause are not."""
 
 
-def idle_grid(figures: Figures | FiledFigures, display: Display) -> Grid | None:
+def idle_grid(figures: Figures, display: Display) -> Grid | None:
     """Return the causes of idle time, longest first, with the host calls; None without any.
 
     Times are sums over all ranks of the selection.
