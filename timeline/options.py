@@ -11,10 +11,11 @@ import enum
 import math
 import operator
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
-from typing import Literal, SupportsIndex, TypeAlias, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
@@ -78,32 +79,31 @@ def _read_group_by(group_by: str | None) -> str:
     return group_by or "rank"
 
 
-def _as_whole(what: str, number: SupportsIndex) -> int:
-    """Return a number as a Python int, which can be compared with any other."""
-    try:
-        return operator.index(number)
-    except TypeError:
-        raise UsageError(f"{what} {number!r}: it is no whole number.") from None
+def _number(
+    name: str,
+    parse: Callable[[str], int | None] = parse_whole,
+    least: int = 0,
+    most: int | None = None,
+    do: str = "",
+) -> Callable[[object], int | None]:
+    """Return a function that reads a number within bounds, or its text; None stays None.
 
+    do: the advice of its error.
+    """
+    bounds = f"from {least} " + ("on" if most is None else f"to {most}")
 
-def _read_limit(limit: int | str) -> int:
-    limit_bytes = parse_bytes(limit) if isinstance(limit, str) else _as_whole("limit", limit)
-    if limit_bytes < 0:
-        raise UsageError(f"limit {limit}: a size is not negative; 0 is no limit.")
-    if limit_bytes > LARGEST_LIMIT:
-        raise UsageError(f"limit {limit}: it ends at {LARGEST_LIMIT} bytes; 0 is no limit.")
-    return limit_bytes
+    def read(given: Any) -> int | None:
+        if given is None:
+            return None
+        try:
+            number = parse(given.strip()) if isinstance(given, str) else operator.index(given)
+        except TypeError:
+            number = None
+        if number is None or number < least or (most is not None and number > most):
+            raise UsageError(f"{name} {given}: it is not an integer {bounds}.", do=do)
+        return number
 
-
-def _read_max_events(number: int | str | None) -> int | None:
-    if number is None:
-        return None
-    events = parse_count(number) if isinstance(number, str) else _as_whole("max-events", number)
-    if events < 0:
-        raise UsageError(f"max-events {number}: a number is not negative; 0 is no limit.")
-    if events > LARGEST_LIMIT:
-        raise UsageError(f"max-events {number}: it ends at {LARGEST_LIMIT}; 0 is no limit.")
-    return events
+    return read
 
 
 def _read_exact_steps(steps: Ids) -> tuple[int, ...] | None:
@@ -129,15 +129,10 @@ def _read_path(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def _read_offset(offset: Mapping[int, int | str] | None) -> dict[int, int]:
-    given = _read_mapping("offset", offset)
     return {
         rank: parse_duration_ns(time) if isinstance(time, str) else time
-        for rank, time in given.items()
+        for rank, time in _read_mapping("offset", offset).items()
     }
-
-
-def _read_ranks_of(assigned: Mapping[str, int] | None) -> dict[str, int]:
-    return _read_mapping("assign_rank", assigned)
 
 
 def _read_mapping(keyword: str, given: Mapping[_Key, _Value] | None) -> dict[_Key, _Value]:
@@ -153,39 +148,29 @@ def _read_mapping(keyword: str, given: Mapping[_Key, _Value] | None) -> dict[_Ke
     return dict(given)
 
 
-def _parse_jobs(text: str) -> int:
-    number = parse_whole(text)
-    if not number:
-        raise ValueError(f"{text!r} is no number of processes")
-    return number
-
-
 def _parse_assignments(texts: list[str]) -> dict[str, int]:
-    return dict(_parse_assignment(text) for text in texts)
-
-
-def _parse_assignment(text: str) -> tuple[str, int]:
-    directory, _, number = text.rpartition("=")
-    rank = parse_whole(number)
-    if not directory or rank is None:
-        raise UsageError(
-            f"--assign-rank {text}: there is no rank.", do="Write DIR=RANK, as in PROF_0003=3."
-        )
-    return directory, rank
+    pairs = [(text, *text.rpartition("=")[::2]) for text in texts]
+    form = "DIR=RANK, as in PROF_0003=3"
+    return {
+        directory: _rank_in(f"--assign-rank {text}", number if directory else "", form)
+        for text, directory, number in pairs
+    }
 
 
 def _parse_offsets(texts: list[str]) -> dict[int, int]:
-    return dict(_parse_offset(text) for text in texts)
+    pairs = [(text, *text.partition("=")) for text in texts]
+    form = "RANK=TIME, as in 1=+120us"
+    return {
+        _rank_in(f"--offset {text}", number if equals else "", form): parse_duration_ns(time)
+        for text, number, equals, time in pairs
+    }
 
 
-def _parse_offset(text: str) -> tuple[int, int]:
-    number, equals, time = text.partition("=")
+def _rank_in(where: str, number: str, form: str) -> int:
     rank = parse_whole(number)
-    if not equals or rank is None:
-        raise UsageError(
-            f"--offset {text}: there is no rank.", do="Write RANK=TIME, as in 1=+120us."
-        )
-    return rank, parse_duration_ns(time)
+    if rank is None:
+        raise UsageError(f"{where}: there is no rank.", do=f"Write {form}.")
+    return rank
 
 
 def _read_share(share: float | str | None) -> float | None:
@@ -202,22 +187,8 @@ def _read_share(share: float | str | None) -> float | None:
         found = float(share)
     if not 0 <= found < math.inf:
         raise UsageError(
-            f"fail-above {share}: it is no share by which a step may be longer.",
+            f"fail-above {share}: it is not a share by which a step may be longer.",
             do="Write a percentage, as in 5%.",
-        )
-    return found
-
-
-def _read_max_kernels(number: int | str | None) -> int | None:
-    if number is None:
-        return None
-    found = (
-        parse_whole(number.strip()) if isinstance(number, str) else _as_whole("max-kernels", number)
-    )
-    if found is None or found < LEAST_MAX_KERNELS:
-        raise UsageError(
-            f"max-kernels {number}: it is no number of kernels from {LEAST_MAX_KERNELS} on.",
-            do="Write one, as in --max-kernels 10.",
         )
     return found
 
@@ -238,11 +209,11 @@ def _read_operator_names(
         except OSError as error:
             raise UsageError(f"{where}: {error.strerror}.", do=_MAP_HINT) from None
         except ValueError:
-            raise UsageError(f"{where}: it is no JSON.", do=_MAP_HINT) from None
+            raise UsageError(f"{where}: it is not valid JSON.", do=_MAP_HINT) from None
     if not isinstance(found, Mapping) or not all(
         isinstance(text, str) for pair in found.items() for text in pair
     ):
-        raise UsageError(f"{where}: it is no object of names.", do=_MAP_HINT)
+        raise UsageError(f"{where}: it is not an object of names.", do=_MAP_HINT)
     return dict(found)
 
 
@@ -325,7 +296,7 @@ class ExportOptions:
         help="largest size of the file; 0 is none (default: 20MB)",
         metavar="SIZE",
         default="20MB",
-        read=_read_limit,
+        read=_number("limit", parse_bytes, most=LARGEST_LIMIT, do="0 is no limit."),
         completion=Completion({"20MB": "the default", "0": "no limit"}),
     )
     max_events: int | None = option(
@@ -334,7 +305,7 @@ class ExportOptions:
         help="most slices, samples and ends of arrows in the file; 0 is any number (default: "
         "6M, or as many as a viewer's memory holds; none with --limit 0)",
         metavar="N",
-        read=_read_max_events,
+        read=_number("max-events", parse_count, most=LARGEST_LIMIT, do="0 is no limit."),
         completion=Completion({"6M": "the default", "0": "no limit"}),
     )
     fit: Fit = option(
@@ -443,7 +414,9 @@ class CompareOptions:
         help=f"compare operators that launched at most so many kernels, {LEAST_MAX_KERNELS} or "
         "more: larger ones give way to those inside (default: the outermost)",
         metavar="N",
-        read=_read_max_kernels,
+        read=_number(
+            "max-kernels", least=LEAST_MAX_KERNELS, do="Write one, as in --max-kernels 10."
+        ),
         completion=NO_COMPLETION,
     )
     map_operators: Mapping[str, str] = option(
@@ -535,7 +508,7 @@ class ReadingOptions:
         help="the rank of a capture that does not tell it; may be repeated",
         metavar="DIR=RANK",
         repeated=_parse_assignments,
-        read=_read_ranks_of,
+        read=partial(_read_mapping, "assign_rank"),
         spell=lambda assigned: [f"{directory}={rank}" for directory, rank in assigned.items()],
         completion=Completion(directories=True),
     )
@@ -547,7 +520,7 @@ class ReadingOptions:
         group=Group.WORK,
         help="processes that read ranks (default: one per core; 1 for a small profile)",
         metavar="N",
-        parse=_parse_jobs,
+        read=_number("jobs", least=1, do="Write a number of processes."),
         completion=NO_COMPLETION,
     )
     executor: str = option(
@@ -569,11 +542,9 @@ class ReadingOptions:
         """Check the values, however they were given.
 
         Raises:
-            UsageError: jobs is not positive; a rank or an offset is out of range.
+            UsageError: a rank or an offset is out of range.
         """
         for directory, rank in self.assign_rank.items():
             check_id(f"the rank of {directory},", rank)
         for rank, offset_ns in self.clock.offset_ns.items():
             check_offset(f"the offset of rank {rank}", offset_ns)
-        if self.jobs is not None and self.jobs < 1:
-            raise UsageError(f"jobs {self.jobs}: it takes at least one process.")

@@ -166,7 +166,7 @@ def test_interrupt_behind_the_writing(
     command: Command, profile: Profile, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
 ) -> None:
     """What is written stays, and the message does not deny it."""
-    monkeypatch.setattr("timeline.reports.terminal_verdict.verdict_text", interrupt)
+    monkeypatch.setattr("timeline.reports.terminal.Display.of", interrupt)
     monkeypatch.setattr("timeline.viewer.opening.show", interrupt)
     outcome = command(profile.path, *arguments)
     assert outcome.code == 130

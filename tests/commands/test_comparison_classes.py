@@ -18,7 +18,6 @@ from tests.support.html_page import read
 from tests.support.profile_shelf import ProfileShelf
 from timeline.comparison.comparison import Comparison
 from timeline.comparison.parts import select_classes
-from timeline.reports.filed_verdict import FiledVerdict
 from timeline.reports.terminal import PIPE_WIDTH, Display
 from timeline.reports.terminal_comparison import comparison_text
 
@@ -101,11 +100,6 @@ def test_people_see_classes_that_ran_and_no_others(shelf: ProfileShelf, tmp_path
         assert list(map(int, page.column(f"classes-{by}", "Now"))) == shown["new_ns"].tolist()
         (block,) = (part for part in text.split("\n\n") if f"class of work, by {by}" in part)
         assert [line.split("  ")[0] for line in block.splitlines()[1:]] == names
-    filed = FiledVerdict.of_comparison("0.1.0", "summary", comparison)
-    read_back = FiledVerdict.from_attributes(dict(filed.attributes()))
-    assert read_back is not None
-    assert read_back.comparison is not None
-    assert comparison_text(read_back.comparison, DISPLAY, verbose=True) == text
 
 
 def test_runs_of_other_hardware_say_nothing_of_classes_that_one_cannot_have(

@@ -121,12 +121,18 @@ def test_operators_and_modules_are_renamed_by_a_file(
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--max-kernels", "3"), "max-kernels 3: it is no number of kernels from 4 on. Write one"),
-        (("--max-kernels", "many"), "max-kernels many: it is no number of kernels"),
+        (("--max-kernels", "3"), "max-kernels 3: it is not an integer from 4 on. Write one"),
+        (("--max-kernels", "many"), "max-kernels many: it is not an integer from 4 on"),
         (("--map-operators", "none.json"), "map-operators none.json: No such file or directory."),
-        (("--map-operators", "text.json"), "map-operators text.json: it is no JSON. Give a JSON"),
-        (("--map-operators", "list.json"), "map-operators list.json: it is no object of names."),
-        (("--map-operators", "number.json"), "it is no object of names. Give a JSON object"),
+        (
+            ("--map-operators", "text.json"),
+            "map-operators text.json: it is not valid JSON.",
+        ),
+        (
+            ("--map-operators", "list.json"),
+            "map-operators list.json: it is not an object",
+        ),
+        (("--map-operators", "number.json"), "it is not an object of names. Give a JSON object"),
     ],
 )
 def test_what_no_option_means_is_said(

@@ -146,6 +146,6 @@ def test_what_is_too_much_to_replay_is_said(
     monkeypatch.setattr(rank_work, "MOST_ITEMS", 10)
     found = timeline.find_verdict(profile.path, jobs=1)
     assert found.verdict is not None
-    assert found.verdict.findings.found == ()
-    assert found.verdict.culprit is None
+    assert found.verdict["findings"] == []
+    assert found.verdict["culprit"] is None
     assert any("are too many to replay, choose --steps" in line for line in found.sentences)

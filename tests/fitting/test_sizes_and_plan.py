@@ -16,7 +16,7 @@ from timeline.encoders.pieces import Compression, batch_tracks
 from timeline.fitting.coarsen import EXACT, Resolution, at_resolution
 from timeline.fitting.limits import Cost, Limits
 from timeline.fitting.plan import Planner
-from timeline.fitting.sizes import COARSEST, cut_units, measure_by, measure_layers
+from timeline.fitting.sizes import COARSEST, measure_by, measure_layers
 from timeline.layers import SliceKind
 from timeline.tracks.model import Slices, Track, element_count
 
@@ -53,28 +53,6 @@ def test_a_few_units_show_what_a_layer_takes(level: int, lengths: list[int]) -> 
         took = sum(len(piece) for piece, _ in pieces)
     assert expected.size_bytes == pytest.approx(took, rel=0.35)
     assert expected.elements == pytest.approx(element_count(drawn), rel=0.2)
-
-
-def test_units_hold_everything_once_and_in_order() -> None:
-    tracks = [row(0, 90_000), row(1, 10), row(2, 0), row(3, 3_000, SliceKind.HOST_CALL)]
-    units = cut_units(tracks)
-    assert list(units) == [CALL, TASK], "calls come first in a file"
-    assert [unit.number for own in units.values() for unit in own] == list(
-        range(sum(map(len, units.values())))
-    )
-    for layer, own in units.items():
-        starts = [
-            track.content.start_ns
-            for unit in own
-            for track in unit.tracks
-            if isinstance(track.content, Slices)
-        ]
-        wanted = [
-            track.content.start_ns
-            for track in tracks
-            if isinstance(track.content, Slices) and track.size_layer == layer
-        ]
-        assert np.array_equal(np.concatenate(starts), np.concatenate(wanted))
 
 
 def test_what_matters_most_stays_exact_longest() -> None:

@@ -28,7 +28,7 @@ from timeline.reports.comparison_report import comparison_markdown
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import Display
 from timeline.reports.terminal_comparison import comparison_text
-from timeline.reports.terminal_verdict import filed_text, verdict_text
+from timeline.reports.terminal_verdict import verdict_text
 
 WHOLE: Mapping[str, Any] = {
     "kind": "detail",
@@ -105,7 +105,7 @@ class WholeProgram:
         report.step_times().to_csv()
         verdict_text(report.verdict, report.figures, _DISPLAY, verbose=True).encode()
         for output in report.outputs:
-            filed_text(read_verdict(output.path), _DISPLAY, verbose=True)
+            read_verdict(output.path).to_json()
 
     def _other_way(self, whole: LoadedExport, random: Random) -> None:
         suffix, changes = random.choice(OTHERS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import TYPE_CHECKING, cast
 
 from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
@@ -16,7 +17,7 @@ from timeline.cli.printing import (
     print_data,
     print_json,
     print_text,
-    print_verdict,
+    say_commands,
     say_warnings,
     shown_progress,
     table_file,
@@ -30,7 +31,7 @@ from timeline.process import ended_by_signals
 from timeline.selection import Selection
 
 if TYPE_CHECKING:
-    from timeline.keywords import ReadingKeywords
+    from timeline.keywords import ReadingKeywords, VerdictKeywords
     from timeline.reports.export_report import ExportReport
 
 
@@ -96,18 +97,30 @@ def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
 def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions) -> None:
     check_no_file(asked, views)
     with ended_by_signals():
-        from timeline.commands.verdict import find_verdict
+        from timeline.commands.verdict import answer
 
+    keywords = {
+        "causes": asked.causes,
+        "progress": shown_progress(prints),
+        **given_keywords(asked, ReadingOptions),
+    }
     with warnings_caught() as remarks:
-        filed = find_verdict(
+        found = answer(
             asked.path,
-            selection=Selection(**given_keywords(asked, Selection)),
-            causes=asked.causes,
-            progress=shown_progress(prints),
-            **given_keywords(asked, ReadingOptions),
+            Selection(**given_keywords(asked, Selection)),
+            cast("VerdictKeywords", keywords),
         )
-    say_warnings(remarks, filed.notes, prints)
-    print_verdict(filed, prints)
+    say_warnings(remarks, found.notes, prints)
+    if prints.json:
+        print_json(found.filed().to_json())
+    elif sys.stdout is not None and not prints.quiet:
+        from timeline.reports.terminal import Display
+        from timeline.reports.terminal_verdict import verdict_text
+
+        display = Display.of(sys.stdout)
+        text = verdict_text(found.verdict, found.figures, display, verbose=prints.verbose)
+        print_text(text)
+        say_commands(found.verdict.commands_text(found.see_why))
     flush()
 
 

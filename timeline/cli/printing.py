@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from timeline.progress import Progress
     from timeline.reports.comparison_report import ComparisonReport
     from timeline.reports.export_report import ExportReport
-    from timeline.reports.filed_verdict import FiledVerdict
     from timeline.tables.table import Table
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
@@ -104,7 +103,7 @@ def print_data(
     Returns:
         The stream for text that people read; None if they read nothing.
     """
-    _say_remarks(report.notes if prints.quiet else report.warnings)
+    say_remarks(report.notes if prints.quiet else report.warnings)
     if prints.json:
         print_json(report.to_json())
         return None
@@ -119,18 +118,10 @@ def print_text(text: str) -> None:
         sys.stdout.write(encoded(text, sys.stdout.encoding or "utf-8"))
 
 
-def print_verdict(filed: FiledVerdict, prints: PrintOptions) -> None:
-    """Print what is slow, or what changed, as text for the terminal or as JSON; notes first."""
-    _say_remarks(filed.notes)
-    if prints.json:
-        print_json(filed.to_json())
-    elif sys.stdout is not None and not prints.quiet:
-        from timeline.reports.terminal import Display
-        from timeline.reports.terminal_verdict import filed_text
-
-        sys.stdout.write(filed_text(filed, Display.of(sys.stdout), verbose=prints.verbose))
-        if filed.see_why:
-            say("", *filed.why_lines())
+def say_commands(commands: Iterable[str]) -> None:
+    """Print the commands that show more, if any, after an empty line."""
+    if lines := list(commands):
+        say("", *lines)
 
 
 @contextlib.contextmanager
@@ -144,13 +135,14 @@ def warnings_caught() -> Iterator[list[str]]:
 
 
 def say_warnings(remarks: Iterable[str], notes: Iterable[str], prints: PrintOptions) -> None:
-    """Print warnings of the library as those of the command, without notes of the verdict."""
-    if not prints.quiet:
-        printed = set(map(in_python, notes))
-        _say_remarks(remark for remark in remarks if remark not in printed)
+    """Print notes, and warnings of the library, each once; with -q the notes alone."""
+    printed = set(map(in_python, notes))
+    more = () if prints.quiet else (one for one in remarks if one not in printed)
+    say_remarks([*more, *notes])
 
 
-def _say_remarks(remarks: Iterable[str]) -> None:
+def say_remarks(remarks: Iterable[str]) -> None:
+    """Print remarks on standard error."""
     say(*(f"tlexport: {remark}" for remark in remarks), stream=sys.stderr)
 
 

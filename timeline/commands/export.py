@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,6 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
-from timeline.commands.next_command import see_why
 from timeline.commands.outputs import Target, check_can_draw, check_targets, timeline_name
 from timeline.commands.results import (
     exact_steps,
@@ -25,6 +24,7 @@ from timeline.commands.results import (
     resolution_row,
     warnings_of,
 )
+from timeline.commands.verdict import Answer
 from timeline.declarations import fill, with_keywords
 from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
@@ -49,7 +49,6 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
-from timeline.reports.filed_verdict import FiledVerdict
 from timeline.reports.report_rows import CsvFile, notes_of, spell_exact_steps
 from timeline.reports.valid_json import json_of
 from timeline.selection import Selection, select
@@ -152,7 +151,9 @@ def _write_export(
             layers = selection.layers_of(options.kind)
             before = (*profile.notes, *workers.left_out())
             warnings = (*before, *warnings_of(joined, selection, layers))
-            found = _find(joined, profile, selection, options, (*before, *joined.notes))
+            figures = Figures.of(joined.facts, joined.waiting, joined.path, joined.on_disk)
+            notes = (*before, *joined.notes)
+            found = Answer.of(profile, selection, options.kind, figures, notes)
             written = fit(
                 joined.ranks,
                 lambda chosen: draw_again(joined, workers, chosen),
@@ -178,34 +179,6 @@ def _write_export(
         if written is not None:
             written.discard()
         raise
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The figures, the verdict, the command that shows why, and notes on what was read.
-
-    see_why: empty if no command shows it.
-    """
-
-    figures: Figures
-    verdict: Verdict
-    see_why: str
-    notes: tuple[str, ...]
-
-
-def _find(
-    joined: JoinedRanks,
-    profile: Profile,
-    selection: Selection,
-    options: ExportOptions,
-    notes: tuple[str, ...],
-) -> _Found:
-    """Compute the verdict before anything is written: the file holds it too."""
-    figures = Figures.of(joined.facts, joined.waiting, joined.path, joined.on_disk)
-    command, verdict = see_why(
-        profile.path, selection, options.kind, profile.reading, Verdict.of(figures)
-    )
-    return _Found(figures, verdict, command, notes)
 
 
 def _questions(
@@ -234,7 +207,7 @@ def _most_allocations(selection: Selection, options: ExportOptions) -> int:
 def _finish(
     written: Written,
     joined: JoinedRanks,
-    found: _Found,
+    found: Answer,
     selection: Selection,
     options: ExportOptions,
     profile: Profile,
@@ -288,7 +261,7 @@ def _describe(
     selection: Selection,
     options: ExportOptions,
     joined: JoinedRanks,
-    found: _Found,
+    found: Answer,
     warnings: Sequence[str],
 ) -> Describe:
     """Return a function that makes the facts and notes in the file from what is kept in it."""
@@ -303,9 +276,7 @@ def _describe(
         ("io.tlexport.clock", joined.clock.method),
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
-    filed = FiledVerdict.of_export(
-        __version__, options.kind.value, found.verdict, found.figures, found.see_why, found.notes
-    )
+    filed = found.filed()
     verdict = filed.attributes()
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
@@ -345,7 +316,7 @@ def _provenance(source: Source) -> str:
 def _report(
     written: Written,
     joined: JoinedRanks,
-    found: _Found,
+    found: Answer,
     options: ExportOptions,
     warnings: tuple[str, ...],
     suggestion: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from timeline.analysis.questions import Questions
@@ -14,11 +15,46 @@ from timeline.options import ExportOptions, ReadingOptions
 from timeline.profile import Profile
 from timeline.reports.filed_verdict import FiledVerdict
 from timeline.selection import Kind, Selection
+from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import Verdict
 from timeline.version import __version__
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The figures of a selection, the verdict, and notes on what was read.
+
+    see_why: the command that shows why, empty if none does.
+    """
+
+    kind: Kind
+    figures: Figures
+    verdict: Verdict
+    see_why: str
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls,
+        profile: Profile,
+        selection: Selection,
+        kind: Kind,
+        figures: Figures,
+        notes: tuple[str, ...],
+    ) -> Answer:
+        """Return the verdict on figures of a profile."""
+        verdict = Verdict.of(figures)
+        command, verdict = see_why(profile.path, selection, kind, profile.reading, verdict)
+        return cls(kind, figures, verdict, command, notes)
+
+    def filed(self) -> FiledVerdict:
+        """Return the verdict as files carry it."""
+        return FiledVerdict.of_export(
+            __version__, self.kind.value, self.verdict, self.figures, self.see_why, self.notes
+        )
 
 
 @with_keywords(VerdictKeywords, Selection, ExportOptions, ReadingOptions)
@@ -43,15 +79,19 @@ def find_verdict(
     Raises:
         TimelineError: something selected is not there, or a file cannot be read.
     """
+    return answer(profile, selection, keywords).filed()
+
+
+def answer(
+    profile: Profile | str | os.PathLike[str],
+    selection: Selection | None,
+    keywords: VerdictKeywords,
+) -> Answer:
+    """Return what `find_verdict` returns, with its figures."""
     with open_if_path(profile, keywords) as source:
         source.check_open()
         asked = Questions(causes=keywords.get("causes", True))
         measured = source._measure(selection, keywords, asked)
         chosen = source._chosen(selection, keywords)
-        command, verdict = see_why(
-            source.path, chosen, Kind.SUMMARY, source.reading, Verdict.of(measured.figures)
-        )
         notes = (*source.notes, *measured.notes)
-        return FiledVerdict.of_export(
-            __version__, Kind.SUMMARY.value, verdict, measured.figures, command, notes
-        ).as_read()
+        return Answer.of(source, chosen, Kind.SUMMARY, measured.figures, notes)

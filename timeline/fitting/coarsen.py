@@ -38,11 +38,13 @@ class Resolution:
     """A time resolution of 2**level nanoseconds, with windows in which everything is exact.
 
     Level 0 is exact. exact_ns: windows [start, end) in order of time, which do not overlap. In them
-    nothing is merged: a slice that overlaps one is exact, and so is each slice around it.
+    nothing is merged: a slice that overlaps one is exact, and so is each slice around it. finer: a
+    finer level, and the time before which it applies instead.
     """
 
     level: int
     exact_ns: tuple[tuple[int, int], ...] = ()
+    finer: tuple[int, int] | None = None
 
     @property
     def exact(self) -> bool:
@@ -54,20 +56,38 @@ class Resolution:
         """Return the width of a bin; slices of at least that length are always exact."""
         return 0 if self.exact else 1 << self.level
 
+    def is_short(self, start_ns: Int64, end_ns: Int64) -> Bool:
+        """Return a mask of the elements that are shorter than a bin."""
+        level = self.level if self.finer is None else self._levels(start_ns)
+        short: Bool = (end_ns - start_ns) >> level == 0
+        return short
+
     def places(self, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Bool]:
-        """Return the place of each element's start, and a mask of those a window keeps exact.
+        """Return the place of each element's start, and a mask of those that stay exact.
 
         A place is a part of a bin between two windows. Places are numbered in order of time: two
         consecutive elements have equal places only if they share bin and windows.
         """
-        bins = start_ns >> self.level
-        if not self.exact_ns:
-            return bins, constant(0, len(start_ns), np.bool_)
-        opens_ns, closes_ns = np.array(self.exact_ns, np.int64).T
-        after = np.searchsorted(closes_ns, start_ns, side="right")
-        # An element without length is in the window that is open at that time.
-        opens_ns = np.append(opens_ns, np.iinfo(np.int64).max)
-        return bins + after, opens_ns[after] < np.maximum(end_ns, start_ns + 1)
+        place = start_ns >> (self.level if self.finer is None else self._levels(start_ns))
+        exact = constant(0, len(start_ns), np.bool_)
+        if self.exact_ns:
+            opens_ns, closes_ns = np.array(self.exact_ns, np.int64).T
+            after = np.searchsorted(closes_ns, start_ns, side="right")
+            # An element without length is in the window that is open at that time.
+            opens_ns = np.append(opens_ns, np.iinfo(np.int64).max)
+            place = place + after
+            exact = opens_ns[after] < np.maximum(end_ns, start_ns + 1)
+        if self.finer is not None:
+            level, until_ns = self.finer
+            first = start_ns < until_ns
+            place = np.where(first, ~place, place)
+            exact = exact | first if level == EXACT else exact
+        return place, exact
+
+    def _levels(self, start_ns: Int64) -> Int64:
+        assert self.finer is not None
+        level, until_ns = self.finer
+        return np.where(start_ns < until_ns, level, self.level)
 
 
 def as_coarse(slices: Slices) -> Coarse:
@@ -113,7 +133,7 @@ def _groups(
 ) -> Int64:
     """Return the group of each element, numbered in drawing order; a group becomes one element."""
     place, exact = resolution.places(start_ns, end_ns)
-    short = (((end_ns - start_ns) >> resolution.level == 0) | merged) & ~exact
+    short = (resolution.is_short(start_ns, end_ns) | merged) & ~exact
     if np.count_nonzero(short) < 2:
         return np.arange(len(short))
     if not nested:

@@ -42,17 +42,12 @@ from timeline.tracks.rank_tracks import DrawnRank
 
 ROUGH_BYTES = 8
 """Most bytes of a slice or sample in a file of a large profile, where slices are much alike."""
-TRY_BELOW, TRY_SMALL_BELOW = 1.1, 1.25
-"""Largest multiples of the limits at which an exact file is tried, in general and for small files.
-
-A small file is written as soon as it is measured.
-"""
+TRY_BELOW = 1.1
+"""Largest expected multiple of the limits at which an exact file is tried."""
 FAST_COMPRESSION_HEADROOM = 1.5
 """Ratio of the limit to the expected size from which fast compression is safe."""
 FAST_COMPRESSION_ELEMENTS = 1 << 18
 """Slices and samples below which the best compression takes no noticeable time."""
-
-
 STEPS_FILL, PARTS_FILL = 0.93, 0.85
 """Shares of the limits that files of steps and parts aim at.
 
@@ -89,10 +84,10 @@ def try_exact(
     writer.progress.report("Measuring", 0, 0)
     planner = _planner(writer, drawing, maker)
     expected = replace(rough, size_bytes=planner.whole.size_bytes)
-    most = TRY_BELOW if _is_large(drawing.tracks) else TRY_SMALL_BELOW
-    likely = not fits and limits.share(expected) <= most
-    likely = likely and limits.hold(replace(rough, size_bytes=0))
-    return _if_it_fits(writer, drawing, expected) if likely else None, planner
+    likely = limits.share(expected) <= TRY_BELOW and limits.hold(replace(rough, size_bytes=0))
+    if likely and not fits:
+        return _if_it_fits(writer, drawing, expected), planner
+    return None, planner
 
 
 def choose_compression(limits: Limits, expected: Cost, tracks: Sequence[Track]) -> Compression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from timeline.analysis.ordinary_steps import StepRun
 from timeline.columns.columns import Int64, ascending
 from timeline.fitting.limits import Cost, Limits
-from timeline.fitting.sizes import COARSEST, LEVELS, LayerSize, Measure
+from timeline.fitting.sizes import COARSEST, LEVELS, LayerSize
 from timeline.layers import COUNTERS, SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import Slices, Track
 
@@ -39,13 +39,12 @@ class ExactSteps:
     """Runs of steps that stay exact, in the order in which they were chosen.
 
     windows_ns: by rank, disjoint [start, end) in order of time, in which nothing is merged. shares:
-    by layer, the share of its elements in the windows. costs: expected cost of those.
+    by layer, the share of its elements in the windows.
     """
 
     runs: tuple[StepRun, ...] = ()
     windows_ns: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     shares: Mapping[SizeLayer, float] = field(default_factory=dict)
-    costs: Mapping[SizeLayer, Cost] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -79,6 +78,14 @@ class Planner:
     def whole(self) -> Cost:
         """Return the cost of a file without any further merging."""
         return sum((size.at(size.floor) for size in self.sizes.values()), self.base)
+
+    def correct(self, plan: Plan, drawn: Mapping[SizeLayer, Cost], written: Cost) -> None:
+        """Correct the sizes by a file that was written by a plan: those of its layers, and all."""
+        for layer, cost in drawn.items():
+            part = plan.part if layer == plan.refined else 0.0
+            level = plan.levels[layer] * (1 - part) + plan.finer_level * part
+            self.sizes[layer].correct(level, cost.ratio(plan.costs[layer]))
+        self.base = sum((cost * -1 for cost in drawn.values()), written)
 
     def coarsest(self) -> Plan:
         """Return the plan that merges as much as possible, whatever the limits."""
@@ -186,7 +193,7 @@ class Planner:
         cost = size.at(level)
         if not share or level <= size.floor:
             return cost
-        return cost * (1 - share) + self.exact.costs[layer] * size.correction
+        return cost * (1 - share) + size.at(size.floor) * share
 
 
 def _first_that_fits(choices: Sequence[int], fits: Callable[[int], bool]) -> int:
@@ -214,46 +221,33 @@ def choose_exact_steps(
     ranks: Sequence[int],
     tracks: Sequence[Track],
     sizes: Mapping[SizeLayer, LayerSize],
-    measure: Measure,
     limits: Limits,
 ) -> ExactSteps:
     """Choose runs of steps until the next one would exceed the limits.
-
-    Each run repeats the names it uses, which matters more for short runs. The cost of the first one
-    is therefore measured, and stands for the others.
 
     Args:
         ranks: the rank at each place.
         limits: those of the runs alone.
     """
     starts = _Starts(tracks)
-    chosen, within, costs = list[StepRun](), dict.fromkeys(sizes, 0), dict.fromkeys(sizes, Cost())
-    each: Mapping[SizeLayer, Cost] = {}
+    chosen, within, cost = list[StepRun](), dict.fromkeys(sizes, 0), Cost()
+    windows: dict[int, list[tuple[int, int]]] = {}
     for run in runs:
         rank = ranks[run.place]
         counts = starts.count(rank, run.start_ns, run.end_ns)
-        each = each or {
-            layer: measure(starts.within(rank, layer, run.start_ns, run.end_ns)) * (1 / count)
-            if count
-            else size.at(size.floor) * (1 / max(1, size.elements))
-            for layer, size in sizes.items()
-            for count in [counts.get(layer, 0)]
-        }
-        more = {layer: costs[layer] + each[layer] * count for layer, count in counts.items()}
-        if not limits.hold(sum({**costs, **more}.values(), Cost())):
+        for layer, count in counts.items():
+            size = sizes[layer]
+            cost += size.at(size.floor) * (count / max(1, size.elements))
+        if not limits.hold(cost):
             break
         chosen.append(run)
-        costs |= more
+        windows.setdefault(rank, []).append((run.start_ns, run.end_ns))
         for layer, count in counts.items():
             within[layer] += count
-    windows: dict[int, list[tuple[int, int]]] = {}
-    for run in chosen:
-        windows.setdefault(ranks[run.place], []).append((run.start_ns, run.end_ns))
     return ExactSteps(
         tuple(chosen),
         {rank: tuple(_joined(own)) for rank, own in windows.items()},
         {layer: min(1.0, count / max(1, sizes[layer].elements)) for layer, count in within.items()},
-        costs,
     )
 
 
@@ -290,11 +284,6 @@ class _Starts:
             for layer, starts_ns in self._sorted[rank].items()
         }
 
-    def within(self, rank: int, layer: SizeLayer, start_ns: int, end_ns: int) -> list[Track]:
-        """Return the tracks of a layer of a rank with the elements that begin in a window."""
-        tracks = [track for track in self._tracks[rank] if track.size_layer == layer]
-        return [_starting_within(track, start_ns, end_ns) for track in tracks]
-
     def _sort(self, rank: int) -> dict[SizeLayer, Int64]:
         by_layer: dict[SizeLayer, list[Int64]] = {}
         for track in self._tracks.get(rank, []):
@@ -303,17 +292,3 @@ class _Starts:
                 starts_ns = content.start_ns if isinstance(content, Slices) else content.time_ns
                 by_layer.setdefault(track.size_layer, []).append(starts_ns)
         return {layer: ascending(np.concatenate(starts)) for layer, starts in by_layer.items()}
-
-
-def _starting_within(track: Track, start_ns: int, end_ns: int) -> Track:
-    content = track.content
-    if isinstance(content, Slices):
-        starts = (content.start_ns >= start_ns) & (content.start_ns < end_ns)
-        rows = np.flatnonzero(starts)
-        return replace(track, content=content.take(rows, content.arrows.of(rows)))
-    if content is None:
-        return track
-    rows = np.flatnonzero((content.time_ns >= start_ns) & (content.time_ns < end_ns))
-    return replace(
-        track, content=replace(content, time_ns=content.time_ns[rows], value=content.value[rows])
-    )

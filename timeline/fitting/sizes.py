@@ -1,27 +1,24 @@
 """Sizes of layers in a file at each level, measured on a few units of each.
 
-A unit is merged as a whole: short tracks of one layer, or a run of a long one.
+A unit is some short tracks of one layer, or a run of a long one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TypeAlias
 
 from timeline.encoders.piece_maker import PieceMaker
 from timeline.encoders.pieces import (
     FIRST_SEQUENCE,
-    PART_ELEMENTS,
     Compression,
     TrackBatch,
-    layer_place,
     split_track,
 )
 from timeline.fitting.coarsen import EXACT, Resolution, at_resolution
 from timeline.fitting.limits import Cost, Limits
 from timeline.layers import SIZE_LAYERS, SizeLayer
-from timeline.tracks.model import Slices, Track, element_count
+from timeline.tracks.model import Track, element_count
 
 COARSEST = 62
 """The level that merges everything: no time span is longer than 2**62 ns."""
@@ -37,74 +34,6 @@ SAMPLED_UNITS = 3
 """Number of units measured; odd, so that samples do not repeat with the rows of ranks."""
 TRACK_ELEMENTS = 1 << 6
 """The bytes of a track, however short, expressed as a number of elements."""
-
-
-@dataclass(frozen=True)
-class Unit:
-    """Tracks of one layer, or a run of a track with nothing open at either end.
-
-    number: its place in the file. sequence: the first of the packet sequences that it may use.
-    start_ns: its first start.
-    """
-
-    number: int
-    sequence: int
-    layer: SizeLayer
-    tracks: tuple[Track, ...]
-    start_ns: int
-
-    def drawn(self, level: int, windows: Mapping[int, tuple[tuple[int, int], ...]]) -> list[Track]:
-        """Draw its tracks at a level.
-
-        Args:
-            windows: by rank, disjoint [start, end) in ns, ascending, in which nothing is merged.
-        """
-        drawn = []
-        for track in self.tracks:
-            exact_ns = () if track.rank is None else windows.get(track.rank, ())
-            drawn.append(at_resolution(track, Resolution(level, exact_ns)))
-        return drawn
-
-
-def cut_units(tracks: Sequence[Track]) -> dict[SizeLayer, list[Unit]]:
-    """Cut tracks into units, by layer and in the order of the file."""
-    by_layer: dict[SizeLayer, list[Track]] = {}
-    for track in tracks:
-        if track.size_layer is not None and track.content:
-            by_layer.setdefault(track.size_layer, []).append(track)
-    number, sequence = 0, FIRST_SEQUENCE
-    units: dict[SizeLayer, list[Unit]] = {}
-    for layer in sorted(by_layer, key=layer_place):
-        units[layer] = []
-        for group in _groups(by_layer[layer]):
-            units[layer].append(Unit(number, sequence, layer, group, _start_ns(group)))
-            number += 1
-            # Merging leaves fewer elements, which are never cut into more parts.
-            sequence += sum(1 + len(track.content or ()) // PART_ELEMENTS for track in group)
-    return units
-
-
-def _groups(tracks: Sequence[Track]) -> Iterator[tuple[Track, ...]]:
-    most = min(max(element_count(tracks) // UNITS, LEAST_UNIT_ELEMENTS), MOST_UNIT_ELEMENTS)
-    group: list[Track] = []
-    elements = 0
-    for track in tracks:
-        for part in split_track(track, most):
-            group.append(part)
-            elements += len(part.content or ())
-            if elements >= most:
-                yield tuple(group)
-                group, elements = [], 0
-    if group:
-        yield tuple(group)
-
-
-def _start_ns(tracks: Iterable[Track]) -> int:
-    return min(
-        int(content.start_ns.min()) if isinstance(content, Slices) else int(content.time_ns[0])
-        for content in (track.content for track in tracks)
-        if content is not None
-    )
 
 
 Measure: TypeAlias = Callable[[Sequence[Track]], Cost]
@@ -124,17 +53,18 @@ def measure_by(maker: PieceMaker, limits: Limits, compression: Compression) -> M
 class LayerSize:
     """The cost of one layer at each level, with its arrows, extrapolated from a few units."""
 
-    def __init__(self, units: Sequence[Unit], measure: Measure, floor: int) -> None:
+    def __init__(self, tracks: Sequence[Track], measure: Measure, floor: int) -> None:
         """floor: the level at which the layer was merged before; nothing is finer."""
         self.floor = floor
-        self.elements = sum(element_count(unit.tracks) for unit in units)
+        self.elements = element_count(tracks)
+        units = list(_units(tracks))
         count = min(SAMPLED_UNITS, len(units))
         sampled = [units[(2 * at + 1) * len(units) // (2 * count)] for at in range(count)]
         self._weight = _weigh(units) / max(1, _weigh(sampled))
-        self.correction = Cost(1.0, 1.0, 1.0)
-        """Return the cost of the layer in a file as a multiple of the sampled cost."""
+        self._ratios: dict[float, Cost] = {}
+        """The cost of the layer in files, by level, as a multiple of the sampled cost."""
         self._measure = measure
-        self._drawn = {floor: [track for unit in sampled for track in unit.tracks]}
+        self._drawn = {floor: [track for unit in sampled for track in unit]}
         self._costs: dict[int, Cost] = {}
 
     @property
@@ -150,16 +80,32 @@ class LayerSize:
     def at(self, level: int) -> Cost:
         """Return the cost of the layer at a level."""
         level = max(level, self.floor)
+        return self._sampled_at(level) * self._ratio_at(level)
+
+    def _sampled_at(self, level: int) -> Cost:
         finer = max((one for one in MEASURED_LEVELS if one < level), default=EXACT)
         if level in MEASURED_LEVELS or finer <= self.floor or self._weight == 1:
-            return self._at(level)
+            if level not in self._costs:
+                self._costs[level] = self._measure(self._sample_at(level)) * self._weight
+            return self._costs[level]
         coarser = min(one for one in MEASURED_LEVELS if one > level)
-        return self._at(finer).between(self._at(coarser), (level - finer) / (coarser - finer))
+        part = (level - finer) / (coarser - finer)
+        return self._sampled_at(finer).between(self._sampled_at(coarser), part)
 
-    def _at(self, level: int) -> Cost:
-        if level not in self._costs:
-            self._costs[level] = self._measure(self._sample_at(level)) * self._weight
-        return self._costs[level] * self.correction
+    def correct(self, level: float, ratio: Cost) -> None:
+        """Correct sizes by the ratio of an actual cost at a level to the expected one."""
+        self._ratios[level] = self._ratio_at(level) * ratio
+
+    def _ratio_at(self, level: float) -> Cost:
+        """Return the ratio at a level, interpolated between the levels at which it is known."""
+        finer = max((one for one in self._ratios if one <= level), default=None)
+        coarser = min((one for one in self._ratios if one >= level), default=finer)
+        if coarser is None:
+            return Cost(1.0, 1.0, 1.0)
+        if finer is None or finer == coarser:
+            return self._ratios[coarser]
+        part = (level - finer) / (coarser - finer)
+        return self._ratios[finer].between(self._ratios[coarser], part)
 
     def _sample_at(self, level: int) -> list[Track]:
         """Draw the sampled units, starting from the next finer level at which they are drawn."""
@@ -170,18 +116,37 @@ class LayerSize:
         return self._drawn[level]
 
 
-def _weigh(units: Iterable[Unit]) -> int:
+def _units(tracks: Sequence[Track]) -> Iterator[tuple[Track, ...]]:
+    """Yield short tracks of one layer together, and long ones in runs."""
+    most = min(max(element_count(tracks) // UNITS, LEAST_UNIT_ELEMENTS), MOST_UNIT_ELEMENTS)
+    group: list[Track] = []
+    elements = 0
+    for track in tracks:
+        for part in split_track(track, most):
+            group.append(part)
+            elements += len(part.content or ())
+            if elements >= most:
+                yield tuple(group)
+                group, elements = [], 0
+    if group:
+        yield tuple(group)
+
+
+def _weigh(units: Iterable[Sequence[Track]]) -> int:
     """Return an estimate of the size of units, in elements."""
-    return sum(element_count(unit.tracks) + TRACK_ELEMENTS * len(unit.tracks) for unit in units)
+    return sum(element_count(unit) + TRACK_ELEMENTS * len(unit) for unit in units)
 
 
 def measure_layers(
     tracks: Sequence[Track], measure: Measure, floors: Mapping[SizeLayer, int]
 ) -> dict[SizeLayer, LayerSize]:
     """Return the sizes of all layers that hold anything, the most important layer first."""
-    units = cut_units(tracks)
+    by_layer: dict[SizeLayer, list[Track]] = {}
+    for track in tracks:
+        if track.size_layer is not None and track.content:
+            by_layer.setdefault(track.size_layer, []).append(track)
     return {
-        layer: LayerSize(units[layer], measure, floors.get(layer, EXACT))
+        layer: LayerSize(by_layer[layer], measure, floors.get(layer, EXACT))
         for layer in SIZE_LAYERS
-        if layer in units
+        if layer in by_layer
     }

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import groupby
 from pathlib import Path
 
 from timeline.analysis.ordinary_steps import StepRun
@@ -13,7 +15,15 @@ from timeline.columns.chunks import one_by_one
 from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
 from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
-from timeline.encoders.pieces import Compression, Piece, join_pieces
+from timeline.encoders.pieces import (
+    FIRST_SEQUENCE,
+    Compression,
+    Piece,
+    TrackBatch,
+    batch_tracks,
+    in_file_order,
+    join_pieces,
+)
 from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layers import DrawnLayer, count_arrows
@@ -77,7 +87,7 @@ class Part:
     """One written file under a temporary name, with its slices, and its use of the limits.
 
     drawn_ns: the first and the last time drawn, on the clock of the tracks; offset_ns: the number
-    added to a time of the tracks in the file.
+    added to a time of the tracks in the file. layer_bytes: of layers that were encoded apart.
     """
 
     draft: Draft
@@ -86,6 +96,7 @@ class Part:
     cost: Cost
     drawn_ns: tuple[int, int]
     offset_ns: int
+    layer_bytes: Mapping[SizeLayer, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -181,22 +192,53 @@ class Writer:
         kept: Kept,
         first_ns: int | None = None,
         compression: Compression = Compression.BEST,
+        *,
+        apart: bool = False,
     ) -> Part:
-        """Encode tracks to a draft, whatever its size."""
+        """Encode tracks to a draft, whatever its size.
+
+        apart: encode each layer for itself, and report the bytes of each.
+        """
         self.progress.report("Writing", 0, 0)
         picture = self.picture(tracks, kept, first_ns)
+        first_ns = picture.timeline.first_ns
         every = spell_count(picture.timeline.slice_count, "slice")
-        done = 0
+        layer_bytes, layers, done = Counter[SizeLayer](), deque[SizeLayer](), 0
 
-        def tell(slices: int) -> None:
+        def batches() -> Iterator[TrackBatch]:
+            sequence = FIRST_SEQUENCE
+            for layer, own in groupby(
+                in_file_order(tracks), lambda track: (track.size_layer or "") if apart else ""
+            ):
+                for batch in batch_tracks(own, first_ns, sequence, self.form.batch_elements):
+                    sequence += len(batch.tracks)
+                    layers.append(layer)
+                    yield batch
+
+        def pieces(maker: PieceMaker) -> Iterator[Piece]:
             nonlocal done
-            done += slices
-            self.progress.report(f"Writing {spell_number(done)} of {every}", 0, 0)
+            yield maker.opening(picture.timeline, picture.said, compression)
+            for piece, slices in maker.make_all(batches(), compression):
+                layer_bytes[layers.popleft()] += len(piece)
+                done += slices
+                self.progress.report(f"Writing {spell_number(done)} of {every}", 0, 0)
+                yield piece
+            yield maker.closing(tracks, compression)
 
-        with self.maker(tracks, picture.timeline.first_ns) as maker:
-            pieces = maker.make_file(picture.timeline, tracks, picture.said, compression, tell)
-            cost = self.limits.cost(0, picture.timeline.tracks)
-            return self.put_together(maker, pieces, picture, tracks, cost)
+        last_ns = last_moment_ns(tracks)
+        self.form.check_span(self.target, last_ns - first_ns)
+        with self.maker(tracks, first_ns) as maker:
+            draft = write_draft(join_pieces(maker.packing, pieces(maker)), self.target)
+        self.drafts.append(draft)
+        return Part(
+            draft,
+            self.target,
+            picture.timeline.slice_count,
+            replace(self.limits.cost(0, picture.timeline.tracks), size_bytes=draft.size_bytes),
+            (first_moment_ns(tracks), last_ns),
+            self.form.offset_ns(first_ns),
+            layer_bytes,
+        )
 
     def maker(self, tracks: Sequence[Track], first_ns: int) -> PieceMaker:
         """Return a maker of pieces for a file with these rows."""
@@ -213,33 +255,6 @@ class Writer:
         facts = tuple((key, valid_text(value)) for key, value in about.attributes)
         timeline = Timeline(every, first, self.wall_offset_ns, facts)
         return Picture(timeline, every[len(tracks) :])
-
-    def put_together(
-        self,
-        maker: PieceMaker,
-        pieces: Iterable[Piece],
-        picture: Picture,
-        tracks: Sequence[Track],
-        cost: Cost,
-    ) -> Part:
-        """Write pieces to a draft.
-
-        tracks: those with slices or samples, as they were encoded. cost: use of the limits, except
-        for bytes.
-        """
-        first_ns, last_ns = picture.timeline.first_ns, last_moment_ns(tracks)
-        self.form.check_span(self.target, last_ns - first_ns)
-        draft = write_draft(join_pieces(maker.packing, pieces), self.target)
-        self.drafts.append(draft)
-        shown = replace(picture.timeline, tracks=(*tracks, *picture.said))
-        return Part(
-            draft,
-            self.target,
-            shown.slice_count,
-            replace(cost, size_bytes=draft.size_bytes),
-            (first_moment_ns(tracks), last_ns),
-            self.form.offset_ns(first_ns),
-        )
 
     def exact(self, drawing: Drawing, compression: Compression = Compression.BEST) -> Written:
         """Write everything, whatever its size."""

@@ -12,7 +12,6 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.analysis.idle.idle_sums import IdleCause
-from timeline.reports.filed_verdict import FiledFigures, FiledVerdict
 from timeline.reports.terminal import (
     GAP,
     Display,
@@ -42,7 +41,7 @@ _SLOW = "bold red"
 
 
 def verdict_text(
-    verdict: Verdict, figures: Figures | FiledFigures, display: Display, *, verbose: bool = False
+    verdict: Verdict, figures: Figures, display: Display, *, verbose: bool = False
 ) -> str:
     """Return the answer to "what is slow", in lines that fit the display.
 
@@ -59,7 +58,7 @@ class _Blocks:
     """The parts of the text, which are blocks of lines and tables."""
 
     verdict: Verdict
-    figures: Figures | FiledFigures
+    figures: Figures
     display: Display
     verbose: bool
 
@@ -274,7 +273,7 @@ LEAST_CALL = 0.05
 """Those that take less of the time of a cause are not."""
 
 
-def idle_grid(figures: Figures | FiledFigures, display: Display) -> Grid | None:
+def idle_grid(figures: Figures, display: Display) -> Grid | None:
     """Return the causes of idle time, longest first, with the host calls; None without any.
 
     Times are sums over all ranks of the selection.
@@ -305,28 +304,3 @@ def idle_grid(figures: Figures | FiledFigures, display: Display) -> Grid | None:
     names = [IdleCause(cause).label for cause in causes["cause"].tolist()]
     titles = ["idle", *([] if display.narrow else ["meanwhile on the host"])]
     return named_grid(display, display.width, titles, ["time", "share", "gaps"], names, cells)
-
-
-# -- the verdict of a file -------------------------------------------------------------------------
-
-
-def filed_text(filed: FiledVerdict, display: Display, *, verbose: bool = False) -> str:
-    """Return the text that the command printed when it wrote the file.
-
-    verbose: each step too, the longest communication ops, and which rows the file does not have.
-    """
-    if filed.verdict is not None and filed.figures is not None:
-        text = verdict_text(filed.verdict, filed.figures, display, verbose=verbose)
-    elif filed.comparison is not None:
-        from timeline.reports.terminal_comparison import comparison_text
-
-        text = comparison_text(filed.comparison, display)
-    else:
-        text = render_blocks([[name_text(line, display) for line in filed.sentences]], display)
-    left_out = [Text(line) for line in _left_out(filed)] if verbose else []
-    return text + (f"\n{render_blocks([left_out], display)}" if left_out else "")
-
-
-def _left_out(filed: FiledVerdict) -> Iterator[str]:
-    for name, rows in filed.left_out.items():
-        yield f"Not in the file, to keep it small: {spell_count(rows, 'row')} of {name}"
