@@ -121,6 +121,13 @@ def test_advice_is_that_of_mindinsight(told: Any) -> None:
     assert (model["about"], model["share"]) == ("communication", pytest.approx(0.66484, abs=5e-6))
 
 
+def test_the_stage_that_computes_longest_limits_the_pipeline(told: Any) -> None:
+    """By the mean steps of its ranks, 123.1 and 14.8 ms, where no task is recorded."""
+    (finding,) = told(PIPELINE)["verdict"]["findings"]
+    assert (finding["kind"], finding["ranks"], finding["basis"]) == ("pipeline", [2, 3], "bound")
+    assert finding["gain_share"] == pytest.approx((123.1 - 14.8) / 2 / 179, abs=0.005)
+
+
 def test_ranks_of_a_stage_know_each_other_whatever_their_streams(told: Any) -> None:
     """Step traces name a collective by its stream first, which ranks number differently."""
     waiting = told(PIPELINE)["waiting"]

@@ -103,21 +103,25 @@ class Figures:
             figures.findings, figures.culprit = report_findings(
                 facts, waiting, figures["critical_path"], figures["computing_causes"], on_disk
             )
-        figures._look_for_starved()
+        figures._look_for_unreplayed()
         return figures
 
-    def _look_for_starved(self) -> None:
-        """Add the rank that idles for data to the findings.
+    def _look_for_unreplayed(self) -> None:
+        """Add the rank that idles for data, and the stage that limits a pipeline, to the findings.
 
         What hosts wait for data is found by replaying the run; what else says that data come late,
-        as idle time and step traces do, only shows how much is lost.
+        as idle time and step traces do, only shows how much is lost. So do mean steps of stages.
         """
-        from timeline.verdict.unreplayed import find_starved  # which is made of these figures
+        # Both are made of these figures.
+        from timeline.verdict.unreplayed import find_starved, find_uneven_stages
 
+        uneven = find_uneven_stages(self) if self.findings.reason else None
+        if uneven is not None:
+            self.findings = self.findings.with_fault(uneven)
         starved = None if self.findings.knows_input else find_starved(self)
         if starved is None:
             return
-        self.findings, culprit = self.findings.with_starved(starved), self.culprit
+        self.findings, culprit = self.findings.with_fault(starved.to_finding()), self.culprit
         if culprit is None or culprit.share < starved.share:
             waiters = culprit.waiters if culprit and culprit.rank == starved.rank else ()
             self.culprit = Culprit(

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -31,9 +31,6 @@ from timeline.errors import spell_ids
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.units import spell_count, spell_like, spell_number, spell_share, spell_short
-
-if TYPE_CHECKING:
-    from timeline.verdict.unreplayed import Starved
 
 NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8
@@ -115,30 +112,11 @@ class ReportedFindings:
         """Return whether any finding is about data that come late."""
         return any(one.cause is Cause.INPUT and one.fault for one in self.found)
 
-    def with_starved(self, starved: Starved) -> ReportedFindings:
-        """Return the findings with a rank whose device idles for data, in order of gain."""
-        period_ns = starved.period_ns
-        waited, whole = spell_like(starved.data_ns, period_ns), spell_like(period_ns, period_ns)
-        every = f"every {whole}" if starved.of_steps else whole
-        finding = ReportedFinding(
-            FindingKind.STARVED,
-            (starved.rank,),
-            None,
-            Cause.INPUT,
-            starved.lost_ns,
-            starved.share,
-            starved.lost_ns,
-            starved.share,
-            Basis.BOUND,
-            True,
-            {"data_ns": starved.data_ns, "period_ns": period_ns},
-            f"rank {starved.rank} waits {waited} of {every} for data: at most "
-            f"{spell_share(starved.share, 1)} to win",
-            "Input-bound",
-        )
-        larger = [one for one in self.found if one.fault and one.gain_share >= finding.gain_share]
+    def with_fault(self, fault: ReportedFinding) -> ReportedFindings:
+        """Return the findings with one more fault, in order of gain."""
+        larger = [one for one in self.found if one.fault and one.gain_share >= fault.gain_share]
         rest = [one for one in self.found if one not in larger]
-        found = enumerate([*larger, finding, *rest])
+        found = enumerate([*larger, fault, *rest])
         return replace(self, found=tuple(replace(one, is_first=not at) for at, one in found))
 
     def to_dict(self) -> dict[str, Any]:
@@ -331,7 +309,7 @@ class _Phrases:
             selected = self.ranks[0] in self.words.on_disk
             where = "selected" if selected else "in this profile"
             return f"Rank {self.ranks[0]}, which is not {where},"
-        return f"Ranks {_listed(self.ranks)}"
+        return f"Ranks {list_numbers(self.ranks)}"
 
     @property
     def in_steps(self) -> str:
@@ -341,7 +319,7 @@ class _Phrases:
             return ""
         if self.is_from_then_on:
             return f" from step {steps[0]} on"
-        return f" in step{'s' if len(steps) > 1 else ''} {_listed(steps)}"
+        return f" in step{'s' if len(steps) > 1 else ''} {list_numbers(steps)}"
 
     @property
     def is_from_then_on(self) -> bool:
@@ -390,7 +368,7 @@ class _Phrases:
             return "computing"
         if len(ranks) in (0, len(self.words.numbers)):
             return "all ranks compute longer"
-        return f"rank{'s' if len(ranks) > 1 else ''} {_listed(ranks)} " + (
+        return f"rank{'s' if len(ranks) > 1 else ''} {list_numbers(ranks)} " + (
             "compute longer" if len(ranks) > 1 else "computes longer"
         )
 
@@ -454,7 +432,7 @@ def _slow_steps(phrases: _Phrases) -> str:
         who = phrases.who_computes
         return f"{'the rank computes longer' if who == 'computing' else who}{phrases.in_steps}"
     step = "Step" if len(steps) == 1 else "Steps"
-    return f"{step} {_listed(steps)} {takes} {longer} ({why})"
+    return f"{step} {list_numbers(steps)} {takes} {longer} ({why})"
 
 
 def _starved(phrases: _Phrases) -> str:
@@ -537,10 +515,10 @@ def _all_of(ranks: int) -> str:
     return {1: "The rank", 2: "Both ranks"}.get(ranks, f"All {ranks} ranks")
 
 
-def _listed(numbers: Sequence[int]) -> str:
+def list_numbers(numbers: Sequence[int]) -> str:
     """Return numbers as a list with runs, cut where it is long.
 
-    >>> _listed((1, 2, 3, 7))
+    >>> list_numbers((1, 2, 3, 7))
     '1-3, 7'
     """
     return spell_ids(numbers, most=MOST_NAMED, shortest_run=2).replace(",", ", ")

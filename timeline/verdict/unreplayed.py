@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from statistics import mean, median
 from typing import Any
 
 import numpy as np
 
+from timeline.analysis.gains.findings import NOTABLE, Basis, Cause, FindingKind
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.analysis.work.operators import HOST_CORE
 from timeline.columns.columns import Int64
 from timeline.columns.distinct import distinct_values
 from timeline.tables.data import Bottleneck
+from timeline.tables.parallel import stage_of
 from timeline.tables.table import Table
 from timeline.units import spell_flop, spell_like, spell_share, spell_short
 from timeline.verdict.advice import mean_intervals, mean_rows
 from timeline.verdict.figures import Figures
+from timeline.verdict.findings import ReportedFinding, list_numbers
 from timeline.verdict.mean_step import are_of_ordinary_steps, mean_steps
 
 LEAST_SHARE = 0.5
@@ -52,6 +56,28 @@ class Starved:
         """Return how long the device waits for data in all of these steps."""
         return self.data_ns * max(self.steps, 1)
 
+    def to_finding(self) -> ReportedFinding:
+        """Return the loss as a finding; other ranks may be late too, so its gain is a bound."""
+        period_ns = self.period_ns
+        waited, whole = spell_like(self.data_ns, period_ns), spell_like(period_ns, period_ns)
+        every = f"every {whole}" if self.of_steps else whole
+        return ReportedFinding(
+            FindingKind.STARVED,
+            (self.rank,),
+            None,
+            Cause.INPUT,
+            self.lost_ns,
+            self.share,
+            self.lost_ns,
+            self.share,
+            Basis.BOUND,
+            True,
+            {"data_ns": self.data_ns, "period_ns": period_ns},
+            f"rank {self.rank} waits {waited} of {every} for data: at most "
+            f"{spell_share(self.share, 1)} to win",
+            "Input-bound",
+        )
+
     def is_told(self, bottleneck: str | None) -> bool:
         """Return whether to report the rank, given what limits the preparation of its data."""
         if bottleneck == Bottleneck.NONE.value:
@@ -86,6 +112,50 @@ def find_starved(figures: Figures) -> Starved | None:
             )
     starved = [loss for loss in found.values() if loss.is_told(bottlenecks.get(loss.rank))]
     return max(starved, key=lambda loss: (loss.data_ns, -loss.rank)) if starved else None
+
+
+def find_uneven_stages(figures: Figures) -> ReportedFinding | None:
+    """Return the stage that limits a pipeline by the mean steps of its ranks, None if none does.
+
+    All stages together compute as long if they are even; more than that is not lost.
+    """
+    means = mean_steps(figures)
+    by_stage: dict[int, list[int]] = {}
+    ranks: dict[int, list[int]] = {}
+    for row in means.to_dicts() if len(means) else []:
+        stage = stage_of(row["rank"], figures.parallel)
+        if stage is not None and row["steps"]:
+            by_stage.setdefault(stage, []).append(row["computing_ns"] or 0)
+            ranks.setdefault(stage, []).append(row["rank"])
+    computing_ns = {stage: round(median(sums_ns)) for stage, sums_ns in by_stage.items()}
+    if len(computing_ns) < 2:
+        return None
+    slowest = max(computing_ns, key=lambda stage: computing_ns[stage])
+    took_ns, even_ns = computing_ns[slowest], round(mean(computing_ns.values()))
+    period_ns, steps = int(means["period_ns"].max()), int(means["steps"].max())
+    share = (took_ns - even_ns) / max(period_ns, 1)
+    if share < NOTABLE:
+        return None
+    gain_ns = steps * (took_ns - even_ns)
+    took, even = spell_like(took_ns, took_ns), spell_like(even_ns, took_ns)
+    limits = "limits" if len(ranks[slowest]) == 1 else "limit"
+    compute = "it computes" if len(ranks[slowest]) == 1 else "they compute"
+    rank = "rank" if len(ranks[slowest]) == 1 else "ranks"
+    return ReportedFinding(
+        FindingKind.PIPELINE,
+        tuple(sorted(ranks[slowest])),
+        None,
+        Cause.PIPELINE,
+        gain_ns,
+        share,
+        gain_ns,
+        share,
+        Basis.BOUND,
+        True,
+        {"took_ns": steps * took_ns, "less_ns": gain_ns, "steps": steps, "stage": slowest},
+        f"{rank} {list_numbers(ranks[slowest])} {limits} the pipeline: {compute} {took} per step, "
+        f"{even} were stages even: at most {spell_share(share, 1)} to win",
+    )
 
 
 def _by_idle_time(figures: Figures) -> Iterator[Starved]:
@@ -144,12 +214,12 @@ def _by_interval(figures: Figures) -> Iterator[Starved]:
                 time_ns = row["communication_alone_ns"] or 0
                 alone_ns[row["rank"]] = max(alone_ns.get(row["rank"], 0), time_ns)
     rest_ns = _rest_of_steps_ns(figures.step_trace)
-    for mean in mean_intervals(figures.step_trace):
-        if mean["interval_ns"] is None:
+    for row in mean_intervals(figures.step_trace):
+        if row["interval_ns"] is None:
             continue
-        rank, interval_ns = mean["rank"], mean["interval_ns"]
+        rank, interval_ns = row["rank"], row["interval_ns"]
         step_ns = rest_ns.get(rank, 0)
-        period_ns = max(mean["total_ns"] or 0, interval_ns + step_ns)
+        period_ns = max(row["total_ns"] or 0, interval_ns + step_ns)
         yield Starved(rank, interval_ns, alone_ns.get(rank, 0), period_ns, 0)
 
 

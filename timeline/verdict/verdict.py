@@ -261,7 +261,7 @@ class Verdict:
         yield from self.untimed
         if self.mean is not None:
             yield from self._where_time_goes(self.mean)
-            if self.findings.reason and self.used_ranks and not self.untimed:
+            if self.findings.reason and not found and self.used_ranks and not self.untimed:
                 yield f"What could be won is not known: {self.findings.reason}."
         for number, sentence in enumerate(found[1:], 2):
             yield f"{number}. {sentence}"
