@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import struct
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import pairwise
-from types import TracebackType
 from typing import Protocol
 
 import numpy as np
@@ -346,42 +344,3 @@ def _compressed_packet(packets: bytes, compression: Compression) -> bytes:
     body = compression.compress(packets)
     inner = _COMPRESSED_PACKETS + varint(len(body)) + body
     return _PACKET + varint(len(inner)) + inner
-
-
-MOST_BYTES_IN_MEMORY = 64 << 20
-"""Pieces beyond this size are kept in a temporary file."""
-
-
-class PieceStore:
-    """Pieces by number; a later one replaces an earlier one of the same number."""
-
-    def __init__(self) -> None:
-        self._file = tempfile.SpooledTemporaryFile(MOST_BYTES_IN_MEMORY)  # noqa: SIM115
-        self._places: dict[int, tuple[int, int, Piece]] = {}
-        """By number: where the bytes of a piece begin, how many they are, and the rest of it."""
-        self._end = 0
-
-    def put(self, number: int, piece: Piece) -> None:
-        """Keep a piece."""
-        self._file.seek(self._end)
-        self._file.write(piece.body)
-        self._places[number] = self._end, len(piece), replace(piece, body=b"")
-        self._end += len(piece)
-
-    def pieces(self) -> Iterator[Piece]:
-        """Yield all pieces in order of their numbers."""
-        for number in sorted(self._places):
-            first, size, light = self._places[number]
-            self._file.seek(first)
-            yield replace(light, body=self._file.read(size))
-
-    def __enter__(self) -> PieceStore:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._file.close()
