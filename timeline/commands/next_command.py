@@ -37,7 +37,7 @@ def see_why(
         ranks = frozenset(verdict.telling_ranks) or ranks
 
     def command(steps: Collection[int]) -> str:
-        if not steps and verdict.culprit is None:
+        if not steps and verdict.culprit is None and not verdict.findings.found:
             return ""
         steps = steps or selection.steps or ()
         words = ["tlexport", typed_path(path)]

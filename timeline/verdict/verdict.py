@@ -29,7 +29,7 @@ from timeline.verdict import words
 from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
-from timeline.verdict.mean_step import MeanStep, mean_steps
+from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
 from timeline.verdict.unreplayed import untimed_sentences
 from timeline.verdict.words import idle_sentence, mean_idle
 
@@ -471,8 +471,9 @@ def _steps_to_see(
 ) -> tuple[int, ...]:
     """Return the steps in which to look at a finding, none if there are no steps.
 
-    Of odd steps the first with those beside it, which it is compared with; of a slow rank that in
-    which it came latest; of what all ranks and steps could win a usual one, else the slowest.
+    Of odd steps the first with those beside it, which it is compared with; of data that are late
+    the ordinary step with the longest time around the device's work; of a slow rank that in which
+    it came latest; of what all ranks and steps could win a usual one, else the slowest.
 
     Args:
         of_ranks: `Figures.steps`.
@@ -487,6 +488,14 @@ def _steps_to_see(
         return tuple(numbers[first : first + 3])
     ordinary = ordinary if len(ordinary) else steps
     order = np.argsort(ordinary["period_ns"], kind="stable")
+    if finding.cause is Cause.INPUT:
+        is_blamed = of_ranks["ordinary"] == 1
+        if finding.ranks:
+            is_blamed &= np.isin(of_ranks["rank"], finding.ranks)
+        rows = of_ranks.take(is_blamed)
+        around_ns = edges_ns(rows)
+        if len(rows) and around_ns.max() > 0:
+            return (int(rows["step"][int(np.argmax(around_ns))]),)
     if not finding.fault:
         return (int(ordinary["step"][order[len(order) // 2]]),)
     if finding.ranks and len(finding.ranks) == 1:
