@@ -16,9 +16,9 @@ from timeline.declarations import (
     InCompare,
     Option,
     fill,
+    format_flags,
     option,
     options_in,
-    spelled_flags,
     with_keywords,
 )
 from timeline.keywords import CompareKeywords, ExportKeywords, SelectionKeywords
@@ -134,8 +134,8 @@ def test_flags_are_spelled_for_what_is_not_empty() -> None:
     """As a command that is suggested repeats how the profile was read."""
     given = {"offset": {2: "5us"}, "align": "start", "bp_end": "X", "jobs": 3}
     words = ["--align", "start", "--offset", "2=5000ns", "--bp-end", "X"]
-    assert spelled_flags(fill(ReadingOptions, given)) == words
-    assert spelled_flags(ReadingOptions()) == []
+    assert format_flags(fill(ReadingOptions, given)) == words
+    assert format_flags(ReadingOptions()) == []
 
 
 def test_options_say_what_is_different_in_compare() -> None:

@@ -136,7 +136,7 @@ def fill(declaring: type[_Options], given: Mapping[str, object]) -> _Options:
     return declaring(**values)
 
 
-def spelled_flags(options: object) -> list[str]:
+def format_flags(options: object) -> list[str]:
     """Return the command-line words that give a dataclass its values, of options with `spell`.
 
     Empty values need no flag.
@@ -146,7 +146,7 @@ def spelled_flags(options: object) -> list[str]:
         value = getattr(options, one.name)
         declared: Option | None = one.metadata.get(_METADATA)
         if declared is None:
-            words += spelled_flags(value) if is_dataclass(value) else []
+            words += format_flags(value) if is_dataclass(value) else []
         elif declared.spell is not None and value:
             words += [word for text in declared.spell(value) for word in (declared.flags[-1], text)]
     return words

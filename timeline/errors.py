@@ -210,10 +210,10 @@ class TimelineWarning(UserWarning):
     """A warning about figures, for callers that get no report with notes."""
 
 
-def spell_ids(ids: Iterable[int], most: int = 12, shortest_run: int = 3) -> str:
+def format_ids(ids: Iterable[int], most: int = 12, shortest_run: int = 3) -> str:
     """Format ids the way they are typed: ascending, runs of `shortest_run` and more as ranges.
 
-    >>> spell_ids([0, 1, 2, 3, 7])
+    >>> format_ids([0, 1, 2, 3, 7])
     '0-3,7'
     """
     ordered = sorted(set(ids))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Protocol, TextIO
 
 from timeline.printable import encoded, printable
-from timeline.units import spell_bytes, spell_count
+from timeline.units import format_bytes, format_count
 
 QUIET_SECONDS = 0.5
 """Shorter work shows nothing."""
@@ -71,7 +71,7 @@ class RanksRead:
             self._report()
 
     def _report(self) -> None:
-        ranks = spell_count(len(self._sizes), "rank")
+        ranks = format_count(len(self._sizes), "rank")
         several = len(self._sizes) > 1
         stage = f"Read {len(self._read)} of {ranks}" if several else f"Reading {ranks}"
         done = sum(self._sizes[rank] for rank in self._read)
@@ -134,7 +134,7 @@ class TerminalLine:
         stage, done, total = self._state
         parts = [printable(stage)]
         if total:
-            parts += [f"{spell_bytes(done)} of {spell_bytes(total)}", self._bar(done / total)]
+            parts += [f"{format_bytes(done)} of {format_bytes(total)}", self._bar(done / total)]
         # The clock shows that work goes on, even if it cannot be counted.
         parts.append(f"{time.monotonic() - self._started:.1f} s")
         # A line longer than the terminal could not be erased.

@@ -13,7 +13,7 @@ from timeline.declarations import NO_COMPLETION, Completion, Group, option, opti
 from timeline.errors import SelectionError, UsageError, did_you_mean
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
-from timeline.units import check_range, parse_duration_ns, parse_ids, spell_duration
+from timeline.units import check_range, format_duration, parse_duration_ns, parse_ids
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -78,9 +78,9 @@ class Window(NamedTuple):
             end_ns = last_ns + 1
         if end_ns <= start_ns or start_ns > last_ns or end_ns <= first_ns:
             raise SelectionError(
-                f"the window {spell_duration(start_ns - first_ns)} to "
-                f"{spell_duration(end_ns - first_ns)} lies outside the selection, which runs from "
-                f"0 ns to {spell_duration(last_ns - first_ns)}.",
+                f"the window {format_duration(start_ns - first_ns)} to "
+                f"{format_duration(end_ns - first_ns)} lies outside the selection, which runs from "
+                f"0 ns to {format_duration(last_ns - first_ns)}.",
                 do="Choose a --window inside that.",
             )
         return start_ns, end_ns

@@ -116,10 +116,10 @@ def check_range(noun: str, ids: object) -> None:
         )
 
 
-def spell_bytes(size_bytes: int) -> str:
+def format_bytes(size_bytes: int) -> str:
     """Format a size.
 
-    >>> spell_bytes(19_608_211)
+    >>> format_bytes(19_608_211)
     '18.7 MB'
     """
     if size_bytes < 1 << 10:
@@ -130,10 +130,10 @@ def spell_bytes(size_bytes: int) -> str:
     return f"{size_bytes / (1 << 30):.2f} GB"
 
 
-def spell_duration(duration_ns: int) -> str:
+def format_duration(duration_ns: int) -> str:
     """Format a duration with three decimals.
 
-    >>> spell_duration(86_470_908)
+    >>> format_duration(86_470_908)
     '86.471 ms'
     """
     for unit, scale in (("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)):
@@ -142,10 +142,10 @@ def spell_duration(duration_ns: int) -> str:
     return f"{duration_ns} ns"
 
 
-def spell_short(duration_ns: int) -> str:
+def format_short(duration_ns: int) -> str:
     """Format a duration in at most seven characters, with three significant digits.
 
-    >>> spell_short(86_470_908), spell_short(999_600)
+    >>> format_short(86_470_908), format_short(999_600)
     ('86.5 ms', '1.00 ms')
     """
     value, unit = float(duration_ns), "ns"
@@ -158,24 +158,26 @@ def spell_short(duration_ns: int) -> str:
     return f"{value:.{digits}f} {unit}"
 
 
-def spell_like(duration_ns: int, other_ns: int) -> str:
+def format_like(duration_ns: int, other_ns: int) -> str:
     """Format a duration in the unit and digits of a longer one, unless that would give zero.
 
-    >>> spell_like(467_000, 3_074_000), spell_like(3_074_000, 3_074_000), spell_like(200, 3_074_000)
-    ('0.47 ms', '3.07 ms', '200 ns')
+    >>> format_like(467_000, 3_074_000), format_like(3_074_000, 3_074_000)
+    ('0.47 ms', '3.07 ms')
+    >>> format_like(200, 3_074_000)
+    '200 ns'
     """
     units = ((1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us"))
     scale, unit = next((one for one in units if other_ns >= 0.9995 * one[0]), (1, "ns"))
     size = other_ns / scale
     digits = 0 if scale == 1 or size >= 999.5 else 1 if size >= 99.95 else 2
     spelled = f"{duration_ns / scale:.{digits}f}"
-    return f"{spelled} {unit}" if float(spelled) or not duration_ns else spell_short(duration_ns)
+    return f"{spelled} {unit}" if float(spelled) or not duration_ns else format_short(duration_ns)
 
 
-def spell_rate(gb_s: float) -> str:
+def format_rate(gb_s: float) -> str:
     """Format a bandwidth with three significant digits, small ones in smaller units than GB/s.
 
-    >>> spell_rate(15.613921), spell_rate(0.2230458), spell_rate(645.604), spell_rate(0.00666)
+    >>> format_rate(15.613921), format_rate(0.2230458), format_rate(645.604), format_rate(0.00666)
     ('15.6 GB/s', '223 MB/s', '646 GB/s', '6.66 MB/s')
     """
     value, unit = gb_s * 1e9, "B/s"
@@ -187,48 +189,48 @@ def spell_rate(gb_s: float) -> str:
     return f"{value:.{0 if size >= 99.95 else 1 if size >= 9.995 else 2}f} {unit}"
 
 
-def spell_share(part: float, whole: float) -> str:
+def format_share(part: float, whole: float) -> str:
     """Format a share in at most four characters; only zero is 0%.
 
-    >>> spell_share(1, 3), spell_share(1, 1000), spell_share(0, 5)
+    >>> format_share(1, 3), format_share(1, 1000), format_share(0, 5)
     ('33%', '<1%', '0%')
     """
     share = part / whole if whole else 0.0
     return "<1%" if 0 < share < 0.005 else f"{share:.0%}"
 
 
-def spell_number(number: int) -> str:
+def format_number(number: int) -> str:
     """Format a number with its digits in groups of three.
 
-    >>> spell_number(1234567)
+    >>> format_number(1234567)
     '1 234 567'
     """
     return f"{number:,}".replace(",", " ")
 
 
-def spell_tenths(tenths: int) -> str:
+def format_tenths(tenths: int) -> str:
     """Format tenths of a percent with two significant digits.
 
-    >>> spell_tenths(23), spell_tenths(347)
+    >>> format_tenths(23), format_tenths(347)
     ('2.3%', '35%')
     """
     return f"{tenths / 10:.1f}%" if tenths < 100 else f"{tenths / 10:.0f}%"
 
 
-def spell_count(count: int, noun: str) -> str:
+def format_count(count: int, noun: str) -> str:
     """Format a number of things.
 
-    >>> spell_count(1, "task"), spell_count(171204, "task")
+    >>> format_count(1, "task"), format_count(171204, "task")
     ('1 task', '171 204 tasks')
     """
-    digits = spell_number(count)
+    digits = format_number(count)
     return f"{digits} {noun}" if count == 1 else f"{digits} {noun}s"
 
 
-def spell_flop(flop: float) -> str:
+def format_flop(flop: float) -> str:
     """Format a number of floating-point operations with three significant digits.
 
-    >>> spell_flop(5_385_552_000_000)
+    >>> format_flop(5_385_552_000_000)
     '5.39 TFLOP'
     """
     for scale, unit in ((1e15, "PFLOP"), (1e12, "TFLOP"), (1e9, "GFLOP"), (1e6, "MFLOP")):

@@ -130,13 +130,13 @@ def _keys(documents: Iterable[Any]) -> list[str]:
             found[key].add(kind)
     with_items = {key.rpartition("[]")[0] for key in found if "[]" in key}
     return [
-        f"{key}: {_spelled_types(kinds)}"
+        f"{key}: {_format_types(kinds)}"
         for key, kinds in sorted(found.items())
         if key not in with_items
     ]
 
 
-def _spelled_types(kinds: set[str]) -> str:
+def _format_types(kinds: set[str]) -> str:
     return " or ".join(sorted(kinds, key=lambda kind: (kind == "null", kind)))
 
 

@@ -21,7 +21,7 @@ from tests.support.run_command import Command
 from timeline import TimelineWarning
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.work_sections import MOST_BOXES
-from timeline.units import spell_count
+from timeline.units import format_count
 
 MS = 1_000_000
 STEPS = 6
@@ -215,4 +215,4 @@ def test_a_page_draws_some_operations_of_a_huge_pipeline(command: Command) -> No
     page = (command.directory / "page.html").read_text()
     assert page.count('"usage":') == MOST_BOXES
     assert page.count('"name":"Map 1999"') == 1
-    assert f"{spell_count(count - MOST_BOXES, 'more operation')} in the JSON report" in page
+    assert f"{format_count(count - MOST_BOXES, 'more operation')} in the JSON report" in page

@@ -6,7 +6,7 @@ import pytest
 
 from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission, OmissionCode
-from timeline.reports.report_rows import ExactStep, ResolutionRow, bookkeeping_lines, spell_merged
+from timeline.reports.report_rows import ExactStep, ResolutionRow, bookkeeping_lines, format_merged
 
 EXACT = ResolutionRow("step", 0, None, None, 12, 0, 0)
 MERGED = ResolutionRow("host_call", 524_288, None, None, 957, 19_443, 1_394)
@@ -57,7 +57,7 @@ def test_steps_are_said_to_be_exact_on_those_ranks_alone_that_they_are_exact_on(
     ],
 )
 def test_the_limit_that_binds_is_named(limit: LimitName, said: str) -> None:
-    assert spell_merged(3, limit) == f"3 layers merged to keep the {said}"
+    assert format_merged(3, limit) == f"3 layers merged to keep the {said}"
 
 
 def test_all_of_it_is_told_where_that_is_asked() -> None:

@@ -27,7 +27,7 @@ from timeline.reports.html.page import LONG, size_column
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.tables.waits import REFERENCE_GB_S, bandwidth_table
-from timeline.units import spell_bytes, spell_short
+from timeline.units import format_bytes, format_short
 from timeline.verdict.verdict import Verdict, total_by_type
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def test_warm_up_does_not_flatten_what_comes_behind() -> None:
     assert drawn is not None
     longest_ns = int(slow["period_ns"][steps["step"] > 1].max())
     assert StepGrid.of(figures).ceiling_ns("period_ns") == longest_ns
-    said = f"Step 1 ({spell_short(int(slow['period_ns'].max()))}) reaches beyond the picture."
+    said = f"Step 1 ({format_short(int(slow['period_ns'].max()))}) reaches beyond the picture."
     assert drawn["beyond"].endswith(said)
     assert said in render_export_page(slower).decode()
 
@@ -312,7 +312,7 @@ def test_what_is_left_out_is_said(report: ExportReport) -> None:
     ).decode()
     for said in ("5 records: lost & found", "mind the gap", "1 warning; records were left out"):
         assert said in text
-    assert spell_bytes(report.outputs[0].size_bytes) in text
+    assert format_bytes(report.outputs[0].size_bytes) in text
 
 
 def test_a_rank_without_steps_has_a_page() -> None:

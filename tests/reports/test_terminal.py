@@ -20,7 +20,7 @@ from timeline.reports.terminal import MOST_BAR, PIPE_WIDTH, Display, TimesGrid, 
 from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_text
 from timeline.tables.table import Table
 from timeline.tables.times import PARTS
-from timeline.units import spell_share, spell_short
+from timeline.units import format_share, format_short
 from timeline.verdict.figures import TABLES, Figures
 from timeline.verdict.verdict import Verdict
 
@@ -92,11 +92,11 @@ def test_every_number_is_there(
         for part in shown:
             if part == "copies_ns" and not report.verdict.mean_steps[part].any():
                 continue
-            assert spell_short(row[part]) in text
-            assert spell_share(row[part], row["period_ns"]) in text
-        assert spell_short(row["period_ns"]) in text
+            assert format_short(row[part]) in text
+            assert format_share(row[part], row["period_ns"]) in text
+        assert format_short(row["period_ns"]) in text
     for row in (*report.verdict.operators.to_dicts(), *report.verdict.collectives.to_dicts()):
-        assert re.search(rf"\b{row['count']} +{spell_short(row['total_ns'])}\b", text)
+        assert re.search(rf"\b{row['count']} +{format_short(row['total_ns'])}\b", text)
     assert " ".join(report.verdict.sentences()) in " ".join(text.split())
 
 
@@ -256,7 +256,7 @@ def test_a_profile_without_steps(
 )
 def test_short_durations(duration_ns: int, spelled: str) -> None:
     """Three digits that count, and never more than seven characters below 1000 s."""
-    assert spell_short(duration_ns) == spelled
+    assert format_short(duration_ns) == spelled
 
 
 # -- on a real terminal ----------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from timeline.analysis.waits.shared_ops import Segments, SharedOps, find_shared_
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.distinct import distinct, distinct_values
 from timeline.records.task_kinds import KINDS, POINT_TO_POINT
-from timeline.units import spell_duration
+from timeline.units import format_duration
 
 ENDING_TOGETHER = ("AllReduce", "AllGather", "Broadcast", "Barrier")
 """Kinds of collectives that end almost simultaneously on every rank of the group."""
@@ -383,13 +383,14 @@ def _trusted(
         before_ns, after_ns = _ends_apart(others, other_ends, members, clocks)
         if doubt_ns >= corrected_ns:
             reasons.append(
-                f"the ends of shared collectives differ by up to {spell_duration(round(doubt_ns))},"
-                f" no less than the clocks ({spell_duration(round(corrected_ns))})"
+                f"the ends of shared collectives differ by up to "
+                f"{format_duration(round(doubt_ns))}, no less than the clocks "
+                f"({format_duration(round(corrected_ns))})"
             )
         elif after_ns > WORSE * before_ns + resolution_ns:
             reasons.append(
-                f"other collectives would end {spell_duration(round(after_ns))} apart instead of "
-                f"{spell_duration(round(before_ns))}"
+                f"other collectives would end {format_duration(round(after_ns))} apart instead of "
+                f"{format_duration(round(before_ns))}"
             )
         else:
             continue

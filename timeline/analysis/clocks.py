@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from timeline.analysis.waits.collectives import RankCollectives
-from timeline.errors import SelectionError, spell_ids
+from timeline.errors import SelectionError, format_ids
 from timeline.options import ClockOptions
 from timeline.records.clock import Clock, ClockMove
 from timeline.selection import Align
-from timeline.units import spell_duration
+from timeline.units import format_duration
 
 if TYPE_CHECKING:
     from timeline.analysis.alignment import Alignment
@@ -90,7 +90,7 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
     absent = set(options.offset_ns) - {rank.rank for rank in ranks}
     if absent:
         raise SelectionError(
-            f"--offset: rank {spell_ids(absent)} is not selected.",
+            f"--offset: rank {format_ids(absent)} is not selected.",
             do="Use --list to see the ranks.",
             python_do="Profile.ranks lists them.",
         )
@@ -154,7 +154,7 @@ def _unrelated(ranks: Sequence[int]) -> str:
             "to the other ranks; it is drawn at its own times."
         )
     return (
-        f"ranks {spell_ids(ranks)}: their clocks count from the start of their hosts and nothing "
+        f"ranks {format_ids(ranks)}: their clocks count from the start of their hosts and nothing "
         "tells whether that is one host; they are drawn and compared as if it were."
     )
 
@@ -191,7 +191,7 @@ def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: b
     elif asked:
         left = [rank.rank for rank, used in zip(ranks, alignment.used, strict=True) if not used]
         why = "; ".join(alignment.reasons) or "they share too few of them"
-        warnings += (f"--align collectives: ranks {spell_ids(left)} stay as recorded: {why}.",)
+        warnings += (f"--align collectives: ranks {format_ids(left)} stay as recorded: {why}.",)
     warnings += tuple(_doubts(ranks, moves))
     return replace(joined, moves=moves, warnings=warnings)
 
@@ -208,11 +208,11 @@ def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[s
     doubt_ns = max((move.doubt_ns for move in moves), default=0)
     if len(islands) < 2 or not (doubt_ns or max(map(len, islands.values())) > 1):
         return
-    named = [f"{'ranks' if len(ids) > 1 else 'rank'} {spell_ids(ids)}" for ids in islands.values()]
+    named = [f"{'ranks' if len(ids) > 1 else 'rank'} {format_ids(ids)}" for ids in islands.values()]
     more = [f"{len(named) - MOST_NAMED} others"] if len(named) > MOST_NAMED else []
     *first, last = named[:MOST_NAMED] + more
     yield f"{', '.join(first)} and {last} share no collectives that end together: " + (
-        f"their clocks may differ by up to {spell_duration(doubt_ns)}, and no rank is blamed for "
+        f"their clocks may differ by up to {format_duration(doubt_ns)}, and no rank is blamed for "
         "shorter waits between them."
         if doubt_ns
         else "nothing tells how far their clocks differ."

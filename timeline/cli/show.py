@@ -17,7 +17,7 @@ from timeline.declarations import fill
 from timeline.errors import SourceError
 from timeline.printable import say
 from timeline.process import ended_by_signals
-from timeline.units import spell_count
+from timeline.units import format_count
 
 
 def run(asked: argparse.Namespace) -> None:
@@ -44,5 +44,5 @@ def run(asked: argparse.Namespace) -> None:
         say_commands(filed.commands)
     if prints.verbose:
         for name, rows in filed.left_out.items():
-            say(f"Not in the file, to keep it small: {spell_count(rows, 'row')} of {name}")
+            say(f"Not in the file, to keep it small: {format_count(rows, 'row')} of {name}")
     flush()

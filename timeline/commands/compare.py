@@ -55,7 +55,7 @@ from timeline.tracks.model import Track
 from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import WHAT_CHANGED, VerdictRow
-from timeline.units import spell_count
+from timeline.units import format_count
 from timeline.verdict.figures import Figures
 from timeline.version import __version__
 
@@ -301,7 +301,7 @@ class _Comparer:
         for run, read in runs.items():
             lost = sum(sums.modules_left_out for sums in _framework_sums(read.facts))
             if lost:
-                yield f"{run}: {spell_count(lost, 'row')} of modules left out."
+                yield f"{run}: {format_count(lost, 'row')} of modules left out."
 
     def _describe(self, comparison: Comparison, kept: Kept) -> FileNotes:
         """Return the facts and notes that are stored in the file."""

@@ -29,7 +29,7 @@ from timeline.declarations import fill, with_keywords
 from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
 from timeline.encoders.formats import format_of
-from timeline.errors import LimitError, spell_ids
+from timeline.errors import LimitError, format_ids
 from timeline.fitting.fit import fit
 from timeline.fitting.writer import Describe, FileNotes, Kept, Written, selected_steps
 from timeline.keywords import ExportKeywords
@@ -49,7 +49,7 @@ from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
-from timeline.reports.report_rows import CsvFile, notes_of, spell_exact_steps
+from timeline.reports.report_rows import CsvFile, format_exact_steps, notes_of
 from timeline.reports.valid_json import json_of
 from timeline.selection import Selection, select
 from timeline.sources.source import Source
@@ -269,7 +269,7 @@ def _describe(
     known = (
         (MARK, __version__),
         ("io.tlexport.kind", options.kind.value),
-        ("io.tlexport.ranks", spell_ids(source.identity.rank for source in sources)),
+        ("io.tlexport.ranks", format_ids(source.identity.rank for source in sources)),
         ("io.tlexport.graphs", _spelled(selection.graphs)),
         ("io.tlexport.steps", _spelled(selection.steps)),
         ("io.tlexport.sources", "; ".join(_provenance(source) for source in sources)[:4096]),
@@ -290,11 +290,11 @@ def _describe(
         exact = exact_steps(kept, ranks)
         attributes = (
             *known,
-            ("io.tlexport.detail_steps", spell_ids(kept.steps)),
+            ("io.tlexport.detail_steps", format_ids(kept.steps)),
             ("io.tlexport.left_out", json_of(reasons).decode()),
             ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
             ("io.tlexport.limited_by", kept.limited_by or "nothing"),
-            ("io.tlexport.exact_steps", spell_exact_steps(exact) or "all"),
+            ("io.tlexport.exact_steps", format_exact_steps(exact) or "all"),
             *verdict,
         )
         notes = notes_of(warnings, left_out, rows, exact, kept.limited_by)
@@ -304,7 +304,7 @@ def _describe(
 
 
 def _spelled(ids: frozenset[int] | None) -> str:
-    return "all" if ids is None else spell_ids(ids)
+    return "all" if ids is None else format_ids(ids)
 
 
 def _provenance(source: Source) -> str:

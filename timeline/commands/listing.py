@@ -10,7 +10,7 @@ import orjson
 
 from timeline.analysis.contents import RankContents, describe_contents
 from timeline.commands.next_command import typed_path
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.options import StepOperators
 from timeline.printable import command_line
 from timeline.profile import Profile
@@ -21,9 +21,9 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.reports.valid_json import json_of
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import FindingOptions, UnclearCapture
-from timeline.sources.finding.runs import FoundRun, spell_ranks
+from timeline.sources.finding.runs import FoundRun, format_ranks
 from timeline.sources.source import ReadRequest, Source
-from timeline.units import spell_bytes, spell_duration
+from timeline.units import format_bytes, format_duration
 
 SCHEMA_VERSION = 1
 LISTED = FindingOptions(lists_all=True)
@@ -107,13 +107,13 @@ class Listing:
                 of_rank = (
                     str(rank.contents.tasks),
                     str(rank.contents.communication_ops),
-                    spell_duration(rank.contents.span_ns),
-                    spell_bytes(rank.size_bytes),
+                    format_duration(rank.contents.span_ns),
+                    format_bytes(rank.size_bytes),
                     rank.clock,
                     f"{rank.source.identity.place} ({rank.source.layout})",
                 )
                 name = "-" if graph == NO_GRAPH else str(graph)
-                row = (str(rank.source.identity.rank), name, spell_ids(steps), *of_rank)
+                row = (str(rank.source.identity.rank), name, format_ids(steps), *of_rank)
                 table.append(row if number == 0 else ("", *row[1:3], *([""] * len(of_rank))))
         return _aligned(table)
 
@@ -122,7 +122,7 @@ class Listing:
         rows = [
             (
                 run.when,
-                spell_ids(run.ranks),
+                format_ids(run.ranks),
                 ", ".join(run.layouts),
                 str(run.path or f"{run.sources[0]} and {len(run.sources) - 1} beside it"),
             )
@@ -140,7 +140,7 @@ class Listing:
             for line in _rules_of(rank.contents):
                 ranks_of.setdefault(line, []).append(rank.source.identity.rank)
         for line, ranks in ranks_of.items():
-            yield f"{spell_ranks(ranks)}: {line}"
+            yield f"{format_ranks(ranks)}: {line}"
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:

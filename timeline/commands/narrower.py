@@ -8,8 +8,8 @@ import numpy as np
 
 from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.commands.next_command import typed_path
-from timeline.declarations import spelled_flags
-from timeline.errors import spell_ids
+from timeline.declarations import format_flags
+from timeline.errors import format_ids
 from timeline.fitting.writer import Written
 from timeline.options import ExportOptions
 from timeline.printable import command_line
@@ -42,21 +42,21 @@ def narrower_command(
         return ""
     words = ["tlexport", typed_path(profile.path)]
     if selection.ranks is not None:
-        words += ["--ranks", spell_ids(selection.ranks, most=1_000_000)]
+        words += ["--ranks", format_ids(selection.ranks, most=1_000_000)]
     if selection.graphs is not None:
-        words += ["--graphs", spell_ids(selection.graphs, most=1_000_000)]
+        words += ["--graphs", format_ids(selection.graphs, most=1_000_000)]
     if joined.origin_ns is None:
-        narrower = ["--steps", spell_ids(chosen, most=1_000_000)]
+        narrower = ["--steps", format_ids(chosen, most=1_000_000)]
     else:
         # A window counts from the first record of its steps: other steps would move it.
         start_ns, end_ns = _window_of(chosen, joined)
         narrower = ["--window", f"{start_ns}ns:{end_ns}ns"]
         if selection.steps is not None:
-            narrower += ["--steps", spell_ids(selection.steps, most=1_000_000)]
+            narrower += ["--steps", format_ids(selection.steps, most=1_000_000)]
     layers = selection.layers_of(options.kind)
     if layers != Selection().layers_of(options.kind):
         words += ["--layers", ",".join(sorted(layer.value for layer in layers))]
-    words += spelled_flags(profile.reading)
+    words += format_flags(profile.reading)
     words += [*narrower, "--kind", options.kind.value]
     return command_line(words)
 

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.declarations import spelled_flags
-from timeline.errors import spell_ids
+from timeline.declarations import format_flags
+from timeline.errors import format_ids
 from timeline.printable import command_line
 from timeline.selection import Kind, Selection
 
@@ -42,10 +42,10 @@ def see_why(
         steps = steps or selection.steps or ()
         words = ["tlexport", typed_path(path)]
         if ranks is not None:
-            words += ["--ranks", spell_ids(ranks, most=len(ranks)).replace(", ", ",")]
+            words += ["--ranks", format_ids(ranks, most=len(ranks)).replace(", ", ",")]
         if steps:
-            words += ["--steps", spell_ids(steps, most=len(steps)).replace(", ", ",")]
-        return command_line([*words, *spelled_flags(reading), "--kind", "detail"])
+            words += ["--steps", format_ids(steps, most=len(steps)).replace(", ", ",")]
+        return command_line([*words, *format_flags(reading), "--kind", "detail"])
 
     return command(first), replace(verdict, commands=tuple(map(command, verdict.finding_steps)))
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from timeline.encoders.attributes import is_ours
 from timeline.encoders.formats import format_of
-from timeline.errors import OutputError, UsageError, spell_ids
+from timeline.errors import OutputError, UsageError, format_ids
 from timeline.fitting.fit_without_merging import parts_beside
 from timeline.options import ExportOptions
 from timeline.selection import Kind, Selection
@@ -176,4 +176,4 @@ def _safe_name(profile: Path) -> str:
 
 
 def _short(ids: Iterable[int]) -> str:
-    return spell_ids(ids, most=1_000_000, shortest_run=2)[:_MOST_OF_IDS]
+    return format_ids(ids, most=1_000_000, shortest_run=2)[:_MOST_OF_IDS]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from timeline.analysis.clocks import RankMove
 from timeline.analysis.rank_facts import RankFacts
 from timeline.encoders.formats import format_of
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
@@ -20,10 +20,10 @@ from timeline.reports.report_rows import (
     ResolutionRow,
 )
 from timeline.selection import Selection
-from timeline.sources.finding.runs import spell_ranks
+from timeline.sources.finding.runs import format_ranks
 from timeline.sources.source import Source
 from timeline.tables.parallel import ParallelIndices, parallel_contradictions
-from timeline.units import spell_count
+from timeline.units import format_count
 from timeline.verdict.figures import Figures
 
 MOST_NAMES = 100_000
@@ -68,7 +68,7 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
             continue
         empty = facts.steps.iteration[~facts.step_totals.known].tolist()
         if empty and facts.tasks:
-            steps = spell_ids(empty)
+            steps = format_ids(empty)
             steps = f"step {steps} is" if len(empty) == 1 else f"steps {steps} are"
             yield f"rank {facts.rank}: {steps} marked, without device tasks in the profile."
 
@@ -88,8 +88,8 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
         ]
         if ranks:
             yield (
-                f"{spell_ranks(ranks)}: of "
-                f"{spell_count(int(counts.sum()), 'collective')} "
+                f"{format_ranks(ranks)}: of "
+                f"{format_count(int(counts.sum()), 'collective')} "
                 f"({int(took_ns.sum()) / all_ns:.0%} of communication time) "
                 f"{why.format(where=where)}, so who was waited for in them is not known."
             )
@@ -109,7 +109,7 @@ def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iter
                 and (layer.option is Layer.HARDWARE or Layer.HARDWARE not in facts.profile.lacks)
             ]
             if without:
-                yield f"{spell_ranks(without)}: {layer.missing} in this profile."
+                yield f"{format_ranks(without)}: {layer.missing} in this profile."
 
 
 def output_files(written: Written) -> tuple[OutputFile, ...]:

@@ -37,12 +37,12 @@ from timeline.comparison.parts import (
     with_classes,
 )
 from timeline.comparison.sentences import sentences_of
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.tables.table import Table, join_columns
 from timeline.tables.times import extent_ns
 from timeline.tracks.assemble import BASE, NEW
 from timeline.tracks.root_rows import SLOWS_OTHERS, RunRank
-from timeline.units import spell_count, spell_duration
+from timeline.units import format_count, format_duration
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import slowest_rank_of_each_step
 
@@ -118,7 +118,7 @@ class Gate:
         if self.ratio is None:
             return f"Gate of {limit}: a run holds nothing that it could judge."
         what = "median step" if self.base_steps else "end to end"
-        times = f"{spell_duration(self.base_ns)} before, {spell_duration(self.new_ns)} now"
+        times = f"{format_duration(self.base_ns)} before, {format_duration(self.new_ns)} now"
         verdict = "fails" if self.failed else "passes"
         return f"Gate of {limit} {verdict}: {what} {self.ratio - 1:+.1%} ({times}){self._pardon}."
 
@@ -492,7 +492,7 @@ def _left_out(modules: Table) -> Iterator[str]:
     """Return how many modules a comparison has no room for."""
     if len(modules) > MOST_MODULES:
         yield (
-            f"of {spell_count(len(modules), 'row')} of modules, the {MOST_MODULES} that changed "
+            f"of {format_count(len(modules), 'row')} of modules, the {MOST_MODULES} that changed "
             "most are told."
         )
 
@@ -516,7 +516,7 @@ def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> I
                 "a rank; they compare where both runs did the same work."
             )
     if all(steps) and steps[0] != steps[1]:
-        counts_told = " and ".join(spell_count(count, "step") for count in steps)
+        counts_told = " and ".join(format_count(count, "step") for count in steps)
         yield (
             f"the runs have {counts_told}: the first {min(steps)} of both are compared one by "
             "one, in order; means are of all."
@@ -524,4 +524,4 @@ def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> I
 
 
 def _spelled(ranks: set[int]) -> str:
-    return f"rank {spell_ids(ranks)} is" if len(ranks) == 1 else f"ranks {spell_ids(ranks)} are"
+    return f"rank {format_ids(ranks)} is" if len(ranks) == 1 else f"ranks {format_ids(ranks)} are"

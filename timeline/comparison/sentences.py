@@ -17,10 +17,10 @@ from timeline.comparison.parts import (
     IDLE,
     WAITING,
 )
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.tables.short_names import operator_label, shortened
 from timeline.tables.table import Table
-from timeline.units import spell_count, spell_duration, spell_short
+from timeline.units import format_count, format_duration, format_short
 
 if TYPE_CHECKING:
     from timeline.comparison.comparison import Comparison
@@ -51,11 +51,11 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
         yield _unchanged(what, base_ns, new_ns)
         return
     waited_for = _waited_for(comparison)
-    named = ", ".join(_spell_cause(row, waited_for) for row in causes[:MOST_CAUSES])
-    yield f"{what} {spell_change(base_ns, new_ns)}" + (f": {named}." if named else ".")
+    named = ", ".join(_format_cause(row, waited_for) for row in causes[:MOST_CAUSES])
+    yield f"{what} {format_change(base_ns, new_ns)}" + (f": {named}." if named else ".")
     yield from _of_rank(comparison, least_ns)
     yield from _frequencies(comparison)
-    yield f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now ({_mean(comparison)})."
+    yield f"{format_duration(base_ns)} before, {format_duration(new_ns)} now ({_mean(comparison)})."
     for row in causes[:MOST_EXPLAINED]:
         yield from _explain(comparison, row)
     yield from _launchers(comparison, causes[:MOST_EXPLAINED])
@@ -69,7 +69,7 @@ def _mean(comparison: Comparison) -> str:
         steps = len(comparison.base_steps_ns), len(comparison.new_steps_ns)
         counts.insert(0, (*steps, "step"))
     told = (
-        spell_count(base, noun) if base == new else f"{base} and {new} {noun}s"
+        format_count(base, noun) if base == new else f"{base} and {new} {noun}s"
         for base, new, noun in counts
     )
     return f"mean of {', '.join(told)}"
@@ -77,10 +77,10 @@ def _mean(comparison: Comparison) -> str:
 
 def _unchanged(what: str, base_ns: int, new_ns: int) -> str:
     if base_ns == new_ns:
-        return f"{what} exactly as long as before: {spell_duration(new_ns)}."
+        return f"{what} exactly as long as before: {format_duration(new_ns)}."
     return (
         f"{what} about as long as before ({new_ns / base_ns - 1:+.2%}): "
-        f"{spell_duration(base_ns)} before, {spell_duration(new_ns)} now."
+        f"{format_duration(base_ns)} before, {format_duration(new_ns)} now."
     )
 
 
@@ -97,12 +97,12 @@ def cause_label(cause: str, part_of: str) -> str:
     return "exposed communication" if cause == EXPOSED else cause
 
 
-def _spell_cause(row: dict[str, Any], waited_for: str = "") -> str:
+def _format_cause(row: dict[str, Any], waited_for: str = "") -> str:
     """Format a cause and its change; waited_for: whom a change of exposed waiting is for."""
     label, base_ns, delta_ns = _label(row), row["base_ns"], row["delta_ns"]
     if row["part_of"] == EXPOSED and row["cause"] == EXPOSED_WAITING:
         label += waited_for
-    change = spell_signed(delta_ns)
+    change = format_signed(delta_ns)
     if not base_ns or not row["new_ns"]:
         return f"{label} {change} ({'gone' if base_ns else 'new'})"
     share = delta_ns / abs(base_ns)
@@ -124,22 +124,22 @@ def _waited_for(comparison: Comparison) -> str:
     return f" for rank {known['rank'][0]}" if len(known) else ""
 
 
-def spell_signed(time_ns: int) -> str:
+def format_signed(time_ns: int) -> str:
     """Format a change with its sign in at most eight characters.
 
-    >>> spell_signed(189_277), spell_signed(-33_310)
+    >>> format_signed(189_277), format_signed(-33_310)
     ('+189 us', '-33.3 us')
     """
-    return f"{'+' if time_ns > 0 else ''}{spell_short(time_ns)}"
+    return f"{'+' if time_ns > 0 else ''}{format_short(time_ns)}"
 
 
-def spell_change(base_ns: int, new_ns: int) -> str:
+def format_change(base_ns: int, new_ns: int) -> str:
     """Format a change as a share and as a time.
 
-    >>> spell_change(3_303_000, 3_492_000)
+    >>> format_change(3_303_000, 3_492_000)
     '+5.7% (+189 us)'
     """
-    return f"{new_ns / base_ns - 1:+.1%} ({spell_signed(new_ns - base_ns)})"
+    return f"{new_ns / base_ns - 1:+.1%} ({format_signed(new_ns - base_ns)})"
 
 
 def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
@@ -162,8 +162,8 @@ def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
     rows = _alike(table, delta_ns)
     if rows:
         shown = ", ".join(
-            f"{told} {spell_signed(row['delta_ns'])} "
-            f"({spell_short(row['base_ns'])} before, {spell_short(row['new_ns'])} now)"
+            f"{told} {format_signed(row['delta_ns'])} "
+            f"({format_short(row['base_ns'])} before, {format_short(row['new_ns'])} now)"
             for told, row in zip(_names(rows), rows, strict=True)
         )
         yield f"{name}: {shown}."
@@ -178,7 +178,7 @@ def _launchers(comparison: Comparison, causes: Sequence[dict[str, Any]]) -> Iter
     is_named = np.array([name is not None for name in table["launched_by"].tolist()], np.bool_)
     rows = _alike(table.take(is_named & (table["communication"] == 0)), changed_ns)
     if rows:
-        shown = ", ".join(f"{_launcher(row)} {spell_signed(row['delta_ns'])}" for row in rows)
+        shown = ", ".join(f"{_launcher(row)} {format_signed(row['delta_ns'])}" for row in rows)
         yield f"Launched by {shown}."
 
 
@@ -220,15 +220,15 @@ def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
     if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
         return
     said = (
-        f"Ranks wait {spell_short(waiting['new_ns'])} for other ranks, "
-        f"{spell_short(waiting['base_ns'])} before"
+        f"Ranks wait {format_short(waiting['new_ns'])} for other ranks, "
+        f"{format_short(waiting['base_ns'])} before"
     )
     known = [row for row in comparison.waiting.to_dicts() if row["waited_for_rank"] is not None]
     if known:
         now, before = (max(known, key=lambda row: row[time]) for time in ("new_ns", "base_ns"))
         if now is before or not now["new_ns"] or not before["base_ns"]:
             most = max(known, key=lambda row: abs(row["delta_ns"]))
-            said += f": {spell_signed(most['delta_ns'])} for {_rank(most)}"
+            said += f": {format_signed(most['delta_ns'])} for {_rank(most)}"
         else:
             said += f"; most for {_rank(now)}, before for {_rank(before)}"
     yield f"{said}."
@@ -243,7 +243,7 @@ def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
     """Yield what changed on the rank for which others wait longer, or less."""
     own = [row for row in comparison.rank_causes.to_dicts() if abs(row["delta_ns"]) >= least_ns]
     if own:
-        causes = ", ".join(map(_spell_cause, own[:MOST_CAUSES]))
+        causes = ", ".join(map(_format_cause, own[:MOST_CAUSES]))
         yield f"On rank {own[0]['rank']}: {causes}."
 
 
@@ -258,7 +258,7 @@ def _frequencies(comparison: Comparison) -> Iterator[str]:
         return
     most = max(rows, key=lambda row: abs(row["new_mhz"] - row["base_mhz"]))
     few = len(rows) < len(comparison.frequencies)
-    ranks = f"rank{'s' if len(rows) > 1 else ''} {spell_ids(row['rank'] for row in rows)}"
+    ranks = f"rank{'s' if len(rows) > 1 else ''} {format_ids(row['rank'] for row in rows)}"
     where = ranks if few else "all ranks" if len(rows) > 1 else ranks
     up_to = "up to " if len(rows) > 1 else ""
     yield (

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from timeline.encoders.drawn_values import SpelledArg, round_reals, spell_args
+from timeline.encoders.drawn_values import SpelledArg, format_args, round_reals
 from timeline.encoders.pieces import TrackBatch
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
@@ -240,7 +240,7 @@ def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[l
         chrome_row.pid,
         chrome_row.tid,
     )
-    beside = {one.of.name: one for one in spell_args(slices)}
+    beside = {one.of.name: one for one in format_args(slices)}
     for first in range(0, len(slices), EVENTS_AT_ONCE):
         stop = min(first + EVENTS_AT_ONCE, len(slices))
         start = (slices.start_ns[first:stop] - first_ns).tolist()

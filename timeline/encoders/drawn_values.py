@@ -16,12 +16,12 @@ from timeline.columns.group_by import sum_by
 from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
 from timeline.layers import SLICES, SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices
-from timeline.units import spell_bytes, spell_duration, spell_rate
+from timeline.units import format_bytes, format_duration, format_rate
 
 SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
-    ("_ns", spell_duration),
-    ("_bytes", spell_bytes),
-    ("_gb_s", spell_rate),
+    ("_ns", format_duration),
+    ("_bytes", format_bytes),
+    ("_gb_s", format_rate),
 )
 """Function that formats a number, by the unit at the end of its name."""
 DIGITS = 4
@@ -70,7 +70,7 @@ class SpelledArg:
             counts[text] += count
 
 
-def spell_args(slices: Slices) -> list[SpelledArg]:
+def format_args(slices: Slices) -> list[SpelledArg]:
     """Format the numbers of slices; none for kinds that people do not read one by one."""
     made = []
     for arg in slices.args:

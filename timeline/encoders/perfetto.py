@@ -256,10 +256,10 @@ class _Args:
         self._of_message = used.messages()
         self._iid_of_name = names.args
         self._values = used.values.drawn(names.values)
-        self._spelled_texts = {
+        self._format_texts = {
             of: (one, DrawnTexts.of(one.texts, names.spelled)) for of, one in used.spelled.items()
         }
-        spelled = (texts.longest for _, texts in self._spelled_texts.values())
+        spelled = (texts.longest for _, texts in self._format_texts.values())
         self.longest = self._values.longest + sum(spelled)
         """Bytes that the strings of a slice take at most where they are used."""
 
@@ -279,9 +279,9 @@ class _Args:
 
     def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
         """Return the formatted text of an arg, if it is formatted."""
-        if arg.name not in self._spelled_texts:
+        if arg.name not in self._format_texts:
             return []
-        spelled, texts = self._spelled_texts[arg.name]
+        spelled, texts = self._format_texts[arg.name]
         return [self._annotation(spelled.name, _text(texts, spelled.text[row]), present)]
 
     def _exact(self, message: ArgsMessage, arg: Arg, row: Places, present: Bool) -> list[Piece]:

@@ -18,8 +18,8 @@ from timeline.encoders.drawn_values import (
     NumberOfCode,
     SpelledArg,
     count_codes,
+    format_args,
     number_texts,
-    spell_args,
 )
 from timeline.encoders.protobuf_rows import varint
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
@@ -70,7 +70,7 @@ class UsedStrings:
             slices,
             UsedTexts.of([(slices.name, None)], slices.strings),
             UsedTexts.of([(arg.values, arg.present) for arg in args], slices.strings),
-            {one.of.name: one for one in spell_args(slices)},
+            {one.of.name: one for one in format_args(slices)},
         )
 
     def colour_numbers(self, numbers: Mapping[str, int]) -> NumberOfCode:

@@ -9,11 +9,11 @@ import numpy as np
 
 from timeline.columns.columns import Bool, Int64, ascending
 from timeline.columns.distinct import distinct
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.fitting.coarsen import Resolution
 from timeline.layers import NOUNS, SizeLayer
 from timeline.tracks.model import MERGED, Arrows, Samples, Slices, Track
-from timeline.units import spell_duration
+from timeline.units import format_duration
 
 WHOLE_NS = 1 << 44
 """A resolution of hours, which merges everything."""
@@ -108,10 +108,10 @@ def describe_resolutions(
 
 def _describe(content: Slices | Samples, layer: DrawnLayer, steps: Sequence[int]) -> str:
     """Describe merged slices or samples of a row that is not exact."""
-    width = "" if layer.width_ns >= WHOLE_NS else spell_duration(layer.width_ns)
+    width = "" if layer.width_ns >= WHOLE_NS else format_duration(layer.width_ns)
     also = "" if layer.finer_until_ns is None else " The first part is finer."
     if steps:
-        also += f" Exact in {'step' if len(steps) == 1 else 'steps'} {spell_ids(steps)}."
+        also += f" Exact in {'step' if len(steps) == 1 else 'steps'} {format_ids(steps)}."
     if isinstance(content, Samples):
         of = f"each {width}" if width else "all"
         return f"To keep the size limit, the least and the greatest of {of}.{also}"

@@ -19,7 +19,7 @@ from timeline.columns.distinct import distinct
 from timeline.encoders.drawn_values import is_spelled
 from timeline.options import ExportOptions
 from timeline.tracks.model import Arg, Slices, Track
-from timeline.units import spell_bytes, spell_number
+from timeline.units import format_bytes, format_number
 
 LimitName: TypeAlias = Literal["bytes", "events", "memory"]
 """The limit that binds."""
@@ -130,13 +130,13 @@ class Limits:
         """Format the binding limit, and the same component of a cost."""
         match self.binding(cost):
             case "bytes":
-                return spell_bytes(int(self.size_bytes)), spell_bytes(int(cost.size_bytes))
+                return format_bytes(int(self.size_bytes)), format_bytes(int(cost.size_bytes))
             case "memory":
                 limit, taken = (
-                    spell_bytes(int(size)) for size in (self.memory_bytes, cost.memory_bytes)
+                    format_bytes(int(size)) for size in (self.memory_bytes, cost.memory_bytes)
                 )
                 return f"{limit} of a viewer's memory", f"{taken} of it"
-        limit, taken = (spell_number(int(count)) for count in (self.elements, cost.elements))
+        limit, taken = (format_number(int(count)) for count in (self.elements, cost.elements))
         return f"{limit} events", f"{taken} events"
 
     def _shares(self, cost: Cost) -> dict[LimitName, float]:

@@ -36,7 +36,7 @@ from timeline.records.tables import Omission
 from timeline.tracks.model import Samples, Slices, Timeline, Track
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks, with_args
 from timeline.tracks.root_rows import Notes, VerdictRow, in_order, with_notes, with_verdict
-from timeline.units import spell_count, spell_number
+from timeline.units import format_count, format_number
 
 TIME_BYTES = 8
 """Bytes of a time in a column."""
@@ -202,7 +202,7 @@ class Writer:
         self.progress.report("Writing", 0, 0)
         picture = self.picture(tracks, kept, first_ns)
         first_ns = picture.timeline.first_ns
-        every = spell_count(picture.timeline.slice_count, "slice")
+        every = format_count(picture.timeline.slice_count, "slice")
         layer_bytes, layers, done = Counter[SizeLayer](), deque[SizeLayer](), 0
 
         def batches() -> Iterator[TrackBatch]:
@@ -221,7 +221,7 @@ class Writer:
             for piece, slices in maker.make_all(batches(), compression):
                 layer_bytes[layers.popleft()] += len(piece)
                 done += slices
-                self.progress.report(f"Writing {spell_number(done)} of {every}", 0, 0)
+                self.progress.report(f"Writing {format_number(done)} of {every}", 0, 0)
                 yield piece
             yield maker.closing(tracks, compression)
 

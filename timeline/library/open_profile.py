@@ -20,7 +20,7 @@ from timeline.progress import Progress
 from timeline.selection import Selection, select
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.source import Source
-from timeline.units import spell_count
+from timeline.units import format_count
 
 if TYPE_CHECKING:
     from timeline.ranks.read_ranks import JoinedRanks
@@ -78,7 +78,7 @@ def read_known(
         progress.finish()
     omissions = [omission for facts in ranks.facts for omission in facts.omissions]
     lost = [
-        f"rank {omission.rank}: {omission.reason} ({spell_count(omission.rows, 'record')})"
+        f"rank {omission.rank}: {omission.reason} ({format_count(omission.rows, 'record')})"
         for omission in omissions
         if omission.loss
     ]

@@ -18,7 +18,7 @@ from timeline.analysis.selected_rank import ChosenDetail
 from timeline.analysis.waits.launch_order import match_by_order
 from timeline.analysis.waits.shared_ops import Islands
 from timeline.analysis.waits.waiting import Waiting, measure_waiting
-from timeline.errors import SelectionError, SourceError, spell_ids
+from timeline.errors import SelectionError, SourceError, format_ids
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.options import ClockOptions, ReadingOptions
 from timeline.progress import Progress
@@ -75,15 +75,15 @@ def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: P
         plural = noun if len(absent) == 1 else f"{noun}s"
         near = _nearest(min(absent), found)
         raise SelectionError(
-            f"{plural} {spell_ids(absent)} {are} not in {path}: found {noun}s {spell_ids(found)}"
-            + (f"; the nearest are {near}." if "..." in spell_ids(found) else "."),
+            f"{plural} {format_ids(absent)} {are} not in {path}: found {noun}s {format_ids(found)}"
+            + (f"; the nearest are {near}." if "..." in format_ids(found) else "."),
             do="Use --list to see them.",
             python_do=_LISTED[noun],
         )
 
 
 def _nearest(wanted: int, found: Iterable[int]) -> str:
-    return spell_ids(sorted(found, key=lambda known: abs(known - wanted))[:2])
+    return format_ids(sorted(found, key=lambda known: abs(known - wanted))[:2])
 
 
 _LEFT_OUT = "Run it without --keep-going, for one of the --ranks, to see each reason."
@@ -125,7 +125,7 @@ def said_once(warnings: Iterable[str]) -> Iterator[str]:
             ranks.setdefault(found[2], []).append(int(found[1]))
     for text, of in ranks.items():
         several = sorted(set(of))
-        head = f"{'rank' if len(several) == 1 else 'ranks'} {spell_ids(several)}: " if of else ""
+        head = f"{'rank' if len(several) == 1 else 'ranks'} {format_ids(several)}: " if of else ""
         yield f"{head}{text}"
 
 

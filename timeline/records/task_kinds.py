@@ -210,11 +210,11 @@ def collective_kind(name: str) -> str:
     """
     last = name.rpartition("/")[2]
     stem = last.rstrip(_NUMBERS)
-    return spelled_kind(stem) or _NUMBERED.sub("", last).partition("__")[0]
+    return format_kind(stem) or _NUMBERED.sub("", last).partition("__")[0]
 
 
 @lru_cache(maxsize=STEMS)
-def spelled_kind(stem: str) -> str:
+def format_kind(stem: str) -> str:
     """Return the kind that a name states, given without the numbers at its end."""
     plain = stem.lower().replace("_", "")
     return next((kind for spelled, kind in _COLLECTIVES.items() if spelled in plain), "")

@@ -30,12 +30,12 @@ from timeline.reports.report_rows import (
     OutputFile,
     ResolutionRow,
     bookkeeping_lines,
-    spell_omissions,
+    format_omissions,
 )
 from timeline.reports.valid_json import json_of
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table, cell_html, link_html, paragraph_html, table_html
-from timeline.units import spell_bytes, spell_count
+from timeline.units import format_bytes, format_count
 from timeline.version import __version__
 
 SCHEMA_VERSION = 1
@@ -99,7 +99,7 @@ class ComparisonReport:
             "page": None if self.page is None else str(self.page),
             "omitted": [
                 {"code": code.value, "reason": said, "rows": rows}
-                for said, rows, code in spell_omissions(self.omissions)
+                for said, rows, code in format_omissions(self.omissions)
             ],
             "limited_by": self.limited_by,
             "resolution": [row.to_dict() for row in self.resolutions],
@@ -120,7 +120,7 @@ class ComparisonReport:
         """
         return [
             *(
-                f"{output.written_line}, {spell_count(output.slices, 'slice')} of both runs"
+                f"{output.written_line}, {format_count(output.slices, 'slice')} of both runs"
                 for output in self.outputs
             ),
             *bookkeeping_lines(
@@ -150,7 +150,7 @@ class ComparisonReport:
     def _repr_html_(self) -> str:
         """Return what changed, what was written, with links, and what is missing."""
         files = [
-            (link_html(output.path), spell_bytes(output.size_bytes)) for output in self.outputs
+            (link_html(output.path), format_bytes(output.size_bytes)) for output in self.outputs
         ]
         overall = self.comparison.parts
         return (
@@ -225,7 +225,7 @@ def _of_framework(comparison: Comparison) -> Iterator[str]:
         yield from ("", "| allocated by operator | before | now |", "|---|--:|--:|")
         columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
         for name, base, new in zip(*columns, strict=True):
-            yield f"| {name} | {spell_bytes(int(base))} | {spell_bytes(int(new))} |"
+            yield f"| {name} | {format_bytes(int(base))} | {format_bytes(int(new))} |"
 
 
 def _parts(overall: Table, *, per_step: bool) -> Iterator[str]:
@@ -249,7 +249,7 @@ def _warnings(report: ComparisonReport) -> Iterator[str]:
         yield from (f"- Note: {_escaped(line)}" for line in report.warnings[:MOST_WARNINGS])
         left = len(report.warnings) - MOST_WARNINGS
         if left > 0:
-            yield f"- Note: and {spell_count(left, 'more warning')}."
+            yield f"- Note: and {format_count(left, 'more warning')}."
 
 
 def _escaped(text: str) -> str:

@@ -12,7 +12,7 @@ from timeline.comparison.parts import WHOLE, select_classes
 from timeline.comparison.sentences import cause_label
 from timeline.tables.short_names import operator_label
 from timeline.tables.table import Table
-from timeline.units import spell_short
+from timeline.units import format_short
 
 LEAST = 0.001
 """An operator that changed by less than this share of the whole is not worth a row."""
@@ -30,7 +30,7 @@ def time_cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
 
 def time_cell(time_ns: int | None) -> str:
     """Format a time, or a dash if it is not known."""
-    return "-" if time_ns is None else spell_short(time_ns)
+    return "-" if time_ns is None else format_short(time_ns)
 
 
 def share_cell(row: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import orjson
 
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.fitting.limits import LimitName
 from timeline.records.tables import Omission
 from timeline.reports.report_rows import (
@@ -22,13 +22,13 @@ from timeline.reports.report_rows import (
     ResolutionRow,
     bookkeeping_lines,
     exact_steps_dict,
+    format_omissions,
     omission_dict,
-    spell_omissions,
 )
 from timeline.reports.valid_json import json_of
 from timeline.tables.parallel import ParallelIndices
 from timeline.tables.table import Table, link_html, paragraph_html, table_html
-from timeline.units import spell_bytes, spell_count, spell_duration
+from timeline.units import format_bytes, format_count, format_duration
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import Verdict
 
@@ -138,10 +138,10 @@ class ExportReport:
         files = [
             (
                 link_html(output.path),
-                spell_bytes(output.size_bytes),
-                spell_ids(rank.rank for rank in self.ranks),
-                spell_ids(output.steps),
-                spell_count(output.slices, "slice"),
+                format_bytes(output.size_bytes),
+                format_ids(rank.rank for rank in self.ranks),
+                format_ids(output.steps),
+                format_count(output.slices, "slice"),
             )
             for output in self.outputs
         ]
@@ -163,19 +163,19 @@ class ExportReport:
             compared = [rank for rank in self.ranks if rank.align == align and rank.matched_ops]
             spread_ns = max((rank.spread_ns or 0 for rank in compared), default=0)
             if compared:
-                ranks = spell_ids(rank.rank for rank in compared)
-                lines.append(f"ranks {ranks} {said} by {spell_duration(spread_ns)}")
+                ranks = format_ids(rank.rank for rank in compared)
+                lines.append(f"ranks {ranks} {said} by {format_duration(spread_ns)}")
         return lines
 
     def _written_lines(self) -> list[str]:
         lines = [
-            f"{output.written_line}, {spell_count(len(self.ranks), 'rank')}, "
-            f"{spell_count(output.slices, 'slice')}{self._steps_of(output)}"
+            f"{output.written_line}, {format_count(len(self.ranks), 'rank')}, "
+            f"{format_count(output.slices, 'slice')}{self._steps_of(output)}"
             for output in self.outputs
         ]
         if self.csv is not None:
-            size = spell_bytes(self.csv.size_bytes)
-            lines.append(f"Wrote {self.csv.path}  {size}, {spell_count(self.csv.rows, 'row')}")
+            size = format_bytes(self.csv.size_bytes)
+            lines.append(f"Wrote {self.csv.path}  {size}, {format_count(self.csv.rows, 'row')}")
         return [*lines, *(f"Removed {part}, part of an earlier answer" for part in self.removed)]
 
     def _steps_of(self, output: OutputFile) -> str:
@@ -183,11 +183,11 @@ class ExportReport:
             return ", no step marks"
         of = f" of {len(self.steps)}" if len(output.steps) < len(self.steps) else ""
         noun = "step" if len(output.steps) == 1 else "steps"
-        return f", {noun} {spell_ids(output.steps)}{of}"
+        return f", {noun} {format_ids(output.steps)}{of}"
 
     def _omitted_lines(self) -> list[str]:
         return [
-            *(f"left out: {text}" for text, *_ in spell_omissions(self.omissions)),
+            *(f"left out: {text}" for text, *_ in format_omissions(self.omissions)),
             *self._exact_lines(),
         ]
 
@@ -208,7 +208,7 @@ def check_lines(checks: Table) -> Iterator[str]:
     """Yield how many numbers of each file are equal, a line per file."""
     for file, rows in _by(checks, "file").items():
         ranks = _ranks(rows)
-        some = spell_count(sum(row["numbers"] for row in rows), "number")
+        some = format_count(sum(row["numbers"] for row in rows), "number")
         different = [row for row in rows if not row["equal"]]
         if different:
             yield f"  checked: {len(different)} of {some} of {ranks} differ from {file}"
@@ -228,7 +228,7 @@ def check_warnings(checks: Table) -> Iterator[str]:
         worst = max(rows, key=_off_ns)
         ours = "not known" if worst["ours"] is None else f"{worst['ours']} ns"
         more = len(rows) - 1
-        others = f" ({spell_count(more, 'more number')} of {_ranks(rows)} so)" if more else ""
+        others = f" ({format_count(more, 'more number')} of {_ranks(rows)} so)" if more else ""
         yield (
             f"rank {worst['rank']}: {worst['what']} is {worst['theirs']} ns in {file} and {ours} "
             f"here{others}: {reason}."
@@ -242,7 +242,7 @@ def unused_lines(unused: Table) -> Iterator[str]:
         files = dict.fromkeys((_NUMBERS.sub("", row["file"]), row["what"]) for row in rows)
         alike.setdefault(tuple(files), []).append(rank)
     for named_files, ranks in alike.items():
-        which = f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+        which = f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ids(ranks)}"
         named = ", ".join(f"{file} ({what})" for file, what in named_files[:MOST_FILES])
         more = len(named_files) - MOST_FILES
         yield f"  not used of {which}: {named}" + (f", {more} more in --json" if more > 0 else "")
@@ -257,7 +257,7 @@ def _by(table: Table, column: str) -> dict[Any, list[dict[str, Any]]]:
 
 def _ranks(rows: list[dict[str, Any]]) -> str:
     ranks = sorted({row["rank"] for row in rows})
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ids(ranks)}"
 
 
 def _off_ns(row: dict[str, Any]) -> int:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from timeline.printable import valid_text
 from timeline.reports.valid_json import json_of
 from timeline.tables.table import paragraph_html
-from timeline.units import spell_count
+from timeline.units import format_count
 
 if TYPE_CHECKING:
     from timeline.comparison.comparison import Comparison
@@ -236,7 +236,7 @@ def _ends(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 def _first_of(notes: Sequence[str]) -> tuple[str, ...]:
     """Return the first notes, none too long; the last one counts those left out."""
     more = len(notes) - MOST_NOTES
-    last = [f"and {spell_count(more, 'more note')}."] if more > 0 else []
+    last = [f"and {format_count(more, 'more note')}."] if more > 0 else []
     return tuple(_shortened([*notes[:MOST_NOTES], *last]))
 
 

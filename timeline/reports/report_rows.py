@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.fitting.drawn_layers import WHOLE_NS
 from timeline.fitting.limits import LimitName
 from timeline.printable import valid_text
@@ -16,7 +16,7 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tables.parallel import ParallelIndices
 from timeline.tracks.root_rows import Note, Notes
-from timeline.units import spell_bytes, spell_count, spell_duration, spell_number
+from timeline.units import format_bytes, format_count, format_duration, format_number
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class OutputFile:
     def written_line(self) -> str:
         """That it was written, and how large it is."""
         replaced = " (replaced)" if self.replaced else ""
-        return f"Wrote {self.path}{replaced}  {spell_bytes(self.size_bytes)}"
+        return f"Wrote {self.path}{replaced}  {format_bytes(self.size_bytes)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the file under the names of the report."""
@@ -149,21 +149,21 @@ class ResolutionRow:
         """Format the row for people."""
         noun = self.layer.replace("_", " ")
         if not self.resolution_ns:
-            return f"{noun}: exact ({spell_count(self.exact, 'slice')})"
-        width = spell_duration(self.resolution_ns)
+            return f"{noun}: exact ({format_count(self.exact, 'slice')})"
+        width = format_duration(self.resolution_ns)
         if self.resolution_ns >= WHOLE_NS:
             width = "each row as a whole"
         finer = ""
         if self.finer_until_ns is not None:
-            width_there = spell_duration(self.finer_ns) if self.finer_ns else "exact"
+            width_there = format_duration(self.finer_ns) if self.finer_ns else "exact"
             finer = f", the first part {width_there}"
         if self.layer == "counters":
-            return f"{noun}: {width}{finer} ({spell_count(self.merged, 'sample')} thinned out)"
-        into = spell_number(self.merged_into)
+            return f"{noun}: {width}{finer} ({format_count(self.merged, 'sample')} thinned out)"
+        into = format_number(self.merged_into)
         return (
             f"{noun}: {width}{finer} "
-            f"({spell_count(self.exact, 'slice')} exact, "
-            f"{spell_count(self.merged, 'slice')} merged into {into})"
+            f"({format_count(self.exact, 'slice')} exact, "
+            f"{format_count(self.merged, 'slice')} merged into {into})"
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -179,14 +179,14 @@ class ExactStep:
     ranks: tuple[int, ...]
 
 
-def spell_exact_steps(steps: Sequence[ExactStep]) -> str:
+def format_exact_steps(steps: Sequence[ExactStep]) -> str:
     """Format the steps: those that are exact on the same ranks together, most ranks first."""
     by_ranks: dict[tuple[int, ...], list[int]] = {}
     for one in steps:
         by_ranks.setdefault(one.ranks, []).append(one.step)
     return "; ".join(
-        f"{'step' if len(found) == 1 else 'steps'} {spell_ids(found)} of "
-        f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+        f"{'step' if len(found) == 1 else 'steps'} {format_ids(found)} of "
+        f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ids(ranks)}"
         for ranks, found in sorted(by_ranks.items(), key=lambda one: -len(one[0]))
     )
 
@@ -211,7 +211,7 @@ def omission_dict(omission: Omission) -> dict[str, Any]:
     }
 
 
-def spell_omissions(
+def format_omissions(
     omissions: Iterable[Omission],
 ) -> Iterator[tuple[str, int, OmissionCode]]:
     """Yield each omission of all ranks as text, its number of records, and its code."""
@@ -221,8 +221,8 @@ def spell_omissions(
     for reason, found in by_reason.items():
         rows = sum(omission.rows for omission in found)
         steps = sorted({step for omission in found for step in omission.steps})
-        where = f"steps {spell_ids(steps)}: " if steps else ""
-        yield f"{where}{spell_count(rows, 'record')}, {reason}", rows, found[0].code
+        where = f"steps {format_ids(steps)}: " if steps else ""
+        yield f"{where}{format_count(rows, 'record')}, {reason}", rows, found[0].code
 
 
 # -- what a file is not exact in -------------------------------------------------------------------
@@ -254,24 +254,24 @@ def bookkeeping_lines(
     if verbose:
         return [
             *(f"  clocks: {line}" for line in clocks),
-            *([f"  {spell_merged(merged, limited_by)}"] if merged else []),
+            *([f"  {format_merged(merged, limited_by)}"] if merged else []),
             *(f"  {row.spelled()}" for row in resolutions),
-            *([f"  {KEPT_EXACT}: {spell_exact_steps(exact_steps)}"] if exact_steps else []),
-            *(f"  left out: {text}" for text, *_ in spell_omissions(omissions)),
+            *([f"  {KEPT_EXACT}: {format_exact_steps(exact_steps)}"] if exact_steps else []),
+            *(f"  left out: {text}" for text, *_ in format_omissions(omissions)),
         ]
-    exact = f" (nothing in {spell_exact_steps(exact_steps)})" if exact_steps else ""
+    exact = f" (nothing in {format_exact_steps(exact_steps)})" if exact_steps else ""
     left_out = sum(omission.rows for omission in omissions)
     said = [
-        *([f"{spell_merged(merged, limited_by)}{exact}"] if merged else []),
-        *([f"{spell_count(left_out, 'record')} left out"] if left_out else []),
+        *([f"{format_merged(merged, limited_by)}{exact}"] if merged else []),
+        *([f"{format_count(left_out, 'record')} left out"] if left_out else []),
         *(["clocks aligned"] if aligned else []),
     ]
     return [f"  {', '.join(said)}: -v says more"] if said else []
 
 
-def spell_merged(layers: int, limited_by: LimitName | None) -> str:
+def format_merged(layers: int, limited_by: LimitName | None) -> str:
     """Format how many layers are merged, and to keep which limit."""
-    return f"{spell_count(layers, 'layer')} merged to keep the {_LIMITS[limited_by or 'bytes']}"
+    return f"{format_count(layers, 'layer')} merged to keep the {_LIMITS[limited_by or 'bytes']}"
 
 
 # -- notes that travel in a file -------------------------------------------------------------------
@@ -300,12 +300,12 @@ def notes_of(
     lossy = any(omission.loss for omission in omissions)
     if not warnings and not merged and not lossy:
         return None
-    left_out = list(spell_omissions(omissions))
+    left_out = list(format_omissions(omissions))
     topics = {
         "Warnings": [Note(valid_text(text)) for text in dict.fromkeys(warnings)],
         "Left out": [Note(valid_text(text), (("records", rows),)) for text, rows, _ in left_out],
         MERGED: [
-            *([Note(f"{KEPT_EXACT}: {spell_exact_steps(exact_steps)}")] if exact_steps else []),
+            *([Note(f"{KEPT_EXACT}: {format_exact_steps(exact_steps)}")] if exact_steps else []),
             *map(_merged, merged),
         ],
     }
@@ -332,12 +332,12 @@ def _counts(
 ) -> Iterator[str]:
     """Yield the notes in one line."""
     if warnings := topics["Warnings"]:
-        yield spell_count(len(warnings), "warning")
+        yield format_count(len(warnings), "warning")
     if left_out := topics["Left out"]:
         records = sum(rows for note in left_out for _, rows in note.numbers)
-        yield f"{spell_count(records, 'record')} left out"
+        yield f"{format_count(records, 'record')} left out"
     if merged:
-        yield spell_merged(merged, limited_by)
+        yield format_merged(merged, limited_by)
 
 
 def _first(notes: Sequence[Note]) -> Iterator[Note]:
@@ -349,4 +349,4 @@ def _first(notes: Sequence[Note]) -> Iterator[Note]:
         yield Note(text, note.numbers)
     more = len(notes) - MOST_NOTES
     if more > 0:
-        yield Note(f"and {spell_count(more, 'more note')} in the report", (("more", more),))
+        yield Note(f"and {format_count(more, 'more note')} in the report", (("more", more),))

@@ -17,7 +17,7 @@ from rich.text import Text
 from timeline.printable import encoded, printable, wrapped
 from timeline.tables.short_names import CUT, shortened, two_lines
 from timeline.tables.table import Table
-from timeline.units import spell_share, spell_short
+from timeline.units import format_share, format_short
 from timeline.verdict.mean_step import EDGES, edges_ns
 
 PIPE_WIDTH = 110
@@ -226,8 +226,8 @@ class TimesGrid:
             if part_ns is None:
                 cells.append(Text("-"))
                 continue
-            share = spell_share(part_ns, row["period_ns"])
-            cells.append(Text(f"{spell_short(part_ns)}{between}{share:>4}"))
+            share = format_share(part_ns, row["period_ns"])
+            cells.append(Text(f"{format_short(part_ns)}{between}{share:>4}"))
         if self._bar_width:
             cells.append(self._bar(row))
         self.grid.add_row(*cells)

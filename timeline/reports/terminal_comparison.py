@@ -30,7 +30,7 @@ from timeline.reports.comparison_rows import (
 )
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
 from timeline.tables.table import Table
-from timeline.units import spell_bytes, spell_count
+from timeline.units import format_bytes, format_count
 
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
 MOST_VERBOSE = 40
@@ -148,8 +148,8 @@ def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -
     for row in memory.to_dicts():
         base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
         sign = "-" if (delta or 0) < 0 else "+" if delta else ""
-        change = "-" if delta is None else f"{sign}{spell_bytes(abs(delta))}"
-        cells.append((*("-" if one is None else spell_bytes(one) for one in (base, new)), change))
+        change = "-" if delta is None else f"{sign}{format_bytes(abs(delta))}"
+        cells.append((*("-" if one is None else format_bytes(one) for one in (base, new)), change))
     heads = ["before", "now", "change"]
     return named_grid(display, display.width, [title], heads, names, cells)
 
@@ -179,7 +179,7 @@ def _first(
     shown = table.take(np.array(sorted(changed[:most]), np.intp))
     rows: list[RenderableType] = [_grid(shown, display, title, shown[noun].tolist(), whole_ns)]
     if len(shown) < rows_of_all:
-        count = spell_count(rows_of_all, noun)
+        count = format_count(rows_of_all, noun)
         rows.append(Text(f"{count}: the {len(shown)} that changed most; all: --json"))
     return rows
 
@@ -198,7 +198,7 @@ def _operators(
     else:
         rows.append(Text(f"No {title} changed by {LEAST:.1%} of a whole."))
     if alone:
-        kinds = spell_count(alone, "kind")
+        kinds = format_count(alone, "kind")
         rows.append(Text(f"{kinds} of {title} ran in one run only; all: --csv FILE"))
     return rows
 

@@ -23,7 +23,7 @@ from timeline.reports.terminal import (
 )
 from timeline.tables.idle import least_gap_ns, sum_of_selection
 from timeline.tables.table import Table
-from timeline.units import spell_count, spell_duration, spell_number, spell_share, spell_short
+from timeline.units import format_count, format_duration, format_number, format_share, format_short
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import BARS, Verdict
 
@@ -103,12 +103,12 @@ class _Blocks:
         heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
         grid = TimesGrid(self.display, heads, self.verdict.mean_steps)
         for row in shown:
-            labels = [str(row["rank"]), spell_short(row["period_ns"])]
+            labels = [str(row["rank"]), format_short(row["period_ns"])]
             grid.add(labels, row, _SLOW if row["rank"] == self._slow_rank else "")
         if len(shown) < self.verdict.used_ranks:
             mean = self.verdict.rank_means
             grid.add_gap()
-            grid.add(["mean", spell_short(mean["period_ns"] or 0)], mean, "bold")
+            grid.add(["mean", format_short(mean["period_ns"] or 0)], mean, "bold")
         yield grid.grid
         yield from self._rank_notes(shown, steps)
 
@@ -117,7 +117,9 @@ class _Blocks:
         used = self.verdict.used_ranks
         if steps > 1:
             left_out = self.verdict.step_count - steps
-            without = f"; {spell_count(left_out, 'step')} left out (warm-up, cut off, or no device "
+            without = (
+                f"; {format_count(left_out, 'step')} left out (warm-up, cut off, or no device "
+            )
             less = f"{without}tasks)" if left_out > 0 else ""
             yield Text(f"Means of {steps} ordinary steps{less}.", style="dim")
         if len(shown) < used:
@@ -125,11 +127,11 @@ class _Blocks:
             first = "" if self._slow_rank is None else f"rank {self._slow_rank}, "
             others = "those" if first else f"the {len(shown)}"
             yield Text(
-                f"{spell_count(used, 'rank')}: {first}{others} that {most}, and the mean; all: "
+                f"{format_count(used, 'rank')}: {first}{others} that {most}, and the mean; all: "
                 "--csv FILE"
             )
         if unused := self.verdict.unused_ranks:
-            yield Text(f"{spell_count(unused, 'rank')} without device records.")
+            yield Text(f"{format_count(unused, 'rank')} without device records.")
 
     def _shown_ranks(self) -> list[Row]:
         """Return the culprit, then others in order of rank, or of many those that wait longest."""
@@ -167,16 +169,16 @@ class _Blocks:
                 str(row["step"]),
                 *([graph] if graphs else []),
                 *([str(row["rank"])] if ranks else []),
-                spell_short(row["period_ns"]),
+                format_short(row["period_ns"]),
             ]
             grid.add(labels, row, _SLOW if (row["graph"], row["step"]) == worst else "")
         yield grid.grid
         every, measured = self.verdict.step_count, self.verdict.measured_steps
         if len(shown) < measured:
-            count = spell_count(measured, "step")
+            count = format_count(measured, "step")
             yield Text(f"{count}: the slowest {MOST_STEPS}; all: --csv FILE")
         if measured < every:
-            yield Text(f"{spell_count(every - measured, 'step')} without device tasks.")
+            yield Text(f"{format_count(every - measured, 'step')} without device tasks.")
 
     # -- who came last -----------------------------------------------------------------------------
 
@@ -207,17 +209,17 @@ class _Blocks:
             grid.add_column("late by, step by step (at most)")
         for row in late:
             rank = "some rank" if row["rank"] is None else str(row["rank"])
-            cells = [str(row["times_last"]), spell_short(row["caused_ns"])]
+            cells = [str(row["times_last"]), format_short(row["caused_ns"])]
             if "shared" in row:
                 cells[0] += f" of {row['shared']}"
-                cells.append(spell_short(row["slowest_ns"]))
+                cells.append(format_short(row["slowest_ns"]))
             else:
                 rank = f"{rank} (not read)"
                 cells.append("-")
             style = _SLOW if row["rank"] is not None and row["rank"] == self._slow_rank else ""
             if shown:
                 history = row.get("history")
-                cells.append(f"{history} ({spell_short(row['late_ns'])})" if history else "")
+                cells.append(f"{history} ({format_short(row['late_ns'])})" if history else "")
             grid.add_row(Text(rank, style=style), *cells[:most])
         return grid
 
@@ -238,10 +240,10 @@ class _Blocks:
         cells = [
             (
                 *(str(name_text(row[name], self.display)) for name in more),
-                spell_number(row["count"]),
-                spell_short(row["total_ns"]),
-                *(spell_short(round(row["total_ns"] / row["count"])) for _ in mean),
-                spell_share(row["share"], 1),
+                format_number(row["count"]),
+                format_short(row["total_ns"]),
+                *(format_short(round(row["total_ns"] / row["count"])) for _ in mean),
+                format_share(row["share"], 1),
             )
             for row in rows.to_dicts()
         ]
@@ -256,7 +258,7 @@ class _Blocks:
             (
                 str(row["rank"]),
                 "-" if row["step"] is None else str(row["step"]),
-                spell_short(row["duration_ns"]),
+                format_short(row["duration_ns"]),
             )
             for row in shown.to_dicts()
         ]
@@ -285,20 +287,20 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
     cells = []
     for row in causes.to_dicts():
         longest = [
-            f"{call['call']} {spell_short(call['total_ns'])}"
+            f"{call['call']} {format_short(call['total_ns'])}"
             for call in calls
             if call["cause"] == row["cause"] and call["total_ns"] > LEAST_CALL * row["total_ns"]
         ]
         if row["cause"] == IdleCause.BETWEEN_TASKS.value:
             least_ns = least_gap_ns(figures.idle)
-            longest = [f"at least {spell_duration(least_ns)} each"] if least_ns else []
+            longest = [f"at least {format_duration(least_ns)} each"] if least_ns else []
         calls_text = name_text(", ".join(longest[:MOST_CALLS]), display)
         cells.append(
             (
                 *(() if display.narrow else (calls_text,)),
-                spell_short(row["total_ns"]),
-                spell_share(row["share"], 1),
-                spell_number(row["gaps"]),
+                format_short(row["total_ns"]),
+                format_share(row["share"], 1),
+                format_number(row["gaps"]),
             )
         )
     names = [IdleCause(cause).label for cause in causes["cause"].tolist()]

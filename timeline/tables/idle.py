@@ -16,7 +16,7 @@ from timeline.analysis.steps import NO_STEP
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_GRAPH
 from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, sum_rows
-from timeline.units import spell_duration
+from timeline.units import format_duration
 
 _KEYS = ("rank", "graph", "step", "cause")
 
@@ -122,7 +122,7 @@ def _by_cause(idle: IdleTimes) -> tuple[Int64, Columns]:
     stop = np.minimum(np.searchsorted(of_calls, key, side="right"), first + MOST_CALLS)
     spelled = [
         ", ".join(
-            f"{idle.names[call]} {spell_duration(total_ns)}"
+            f"{idle.names[call]} {format_duration(total_ns)}"
             for call, total_ns in zip(
                 calls.call[begin:end].tolist(), calls.total_ns[begin:end].tolist(), strict=True
             )

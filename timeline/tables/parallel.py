@@ -23,7 +23,7 @@ from timeline.records.profiler_tables import (
     StepTraceMeans,
 )
 from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given
-from timeline.units import spell_count, spell_share
+from timeline.units import format_count, format_share
 
 OF_STEPS, OF_FILE = "steps", "file"
 """What a mean is of: the steps of the table, and the steps that the profiler's file is of."""
@@ -258,7 +258,7 @@ class _Said:
 
     def spelled(self, name: str) -> str:
         value = getattr(self, name)
-        return str(value) if name == "mode" else spell_count(value, name.removesuffix("s"))
+        return str(value) if name == "mode" else format_count(value, name.removesuffix("s"))
 
 
 def _first(said: Sequence[_Said], name: str) -> Any:
@@ -429,9 +429,9 @@ def pipeline_sentences(pipeline: Table, filed_stages: int | None = None) -> Iter
     stage, share = _largest(chosen, "stage")
     ideal = (stages - 1) / (micro_batches + stages - 1)
     yield (
-        f"Pipeline of {spell_count(stages, 'stage')} and "
+        f"Pipeline of {format_count(stages, 'stage')} and "
         f"{_micro_batches(micro_batches)}: stages wait {_mean_share(chosen)} of a "
-        f"step to receive (the ideal bubble is {spell_share(ideal, 1)}), most in stage {stage} "
+        f"step to receive (the ideal bubble is {format_share(ideal, 1)}), most in stage {stage} "
         f"({share}){_exposed(chosen)}."
     )
 
@@ -441,7 +441,7 @@ def _micro_batches(count: int) -> str:
 
 
 def _mean_share(rows: Table, name: str = "share") -> str:
-    return spell_share(float(np.ma.mean(rows[name])), 1)
+    return format_share(float(np.ma.mean(rows[name])), 1)
 
 
 def _exposed(rows: Table) -> str:
@@ -457,4 +457,4 @@ def _largest(rows: Table, name: str) -> tuple[int, str]:
         shares.setdefault(which, []).append(one)
     means = {which: sum(its) / len(its) for which, its in shares.items()}
     largest = max(means, key=lambda which: (means[which], -which))
-    return largest, spell_share(means[largest], 1)
+    return largest, format_share(means[largest], 1)

@@ -12,7 +12,7 @@ from timeline.analysis.single_records import TaskRole
 from timeline.analysis.work.computed_work import ComputingCause, computing_causes
 from timeline.analysis.work.launching_operators import LauncherTimes, Phase
 from timeline.tables.table import Columns, Method, Spec, Table, sum_rows
-from timeline.units import spell_count, spell_short
+from timeline.units import format_count, format_short
 
 if TYPE_CHECKING:
     from timeline.analysis.work.work_classes import ClassTimes
@@ -77,7 +77,9 @@ def tell_computing(row: Mapping[str, Any]) -> str:
     longer = f"computes {row['computing_ns'] / row['peer_ns'] - 1:.0%} longer"
     if row["same_work"]:
         ranks = (
-            f"the {spell_count(row['peers'], 'rank')} that" if row["peers"] > 1 else "the rank that"
+            f"the {format_count(row['peers'], 'rank')} that"
+            if row["peers"] > 1
+            else "the rank that"
         )
         longer += f" than {ranks} {'do' if row['peers'] > 1 else 'does'} the same work"
     return f"{longer}: {_WORDS[row['cause']](row)}"
@@ -107,7 +109,7 @@ def _tell_work(row: Mapping[str, Any]) -> str:
 def _tell_difference(row: Mapping[str, Any]) -> str:
     more_ns = row["type_ns"] - row["peer_type_ns"]
     all_ns = row["computing_ns"] - row["peer_ns"]
-    return f"{row['type']} {spell_short(more_ns)} more of {spell_short(all_ns)} per step"
+    return f"{row['type']} {format_short(more_ns)} more of {format_short(all_ns)} per step"
 
 
 def _tell_known_frequency(row: Mapping[str, Any]) -> str:

@@ -15,7 +15,7 @@ from timeline.analysis.work.operators import task_flops
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, take
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.layers import LAYERS, Layer, SliceKind
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
@@ -45,7 +45,7 @@ from timeline.tracks.painter import (
 )
 from timeline.tracks.partition import paint_partition
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.units import spell_count
+from timeline.units import format_count
 
 
 def _paint_hardware(drawing: LayerDrawing) -> None:
@@ -257,8 +257,8 @@ def _paint_missing(drawing: LayerDrawing) -> None:
 
 
 def _name_missing(missing: Missing) -> str:
-    which = f"steps {spell_ids(missing.steps)}" if missing.steps else "the rest"
-    return f"{which}: {spell_count(missing.tasks, 'task')} not in this file"
+    which = f"steps {format_ids(missing.steps)}" if missing.steps else "the rest"
+    return f"{which}: {format_count(missing.tasks, 'task')} not in this file"
 
 
 def _paint_counters(drawing: LayerDrawing) -> None:

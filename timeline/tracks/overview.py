@@ -23,7 +23,7 @@ from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers, names
 from timeline.tracks.root_rows import CRITICAL_PATH, STEPS, SlowStep
 from timeline.tracks.summary import rounded_percent, spent_args
-from timeline.units import spell_short
+from timeline.units import format_short
 
 LENGTHS = "How long they took"
 
@@ -319,7 +319,7 @@ def _label(rank: str, kind: PathKind, what: str, call_ns: int) -> str:
         return rank
     doing = kind.label.replace("_", " ")
     if kind is PathKind.HOST and what:
-        return f"{rank}: {doing}, {spell_short(call_ns)} in {what}"
+        return f"{rank}: {doing}, {format_short(call_ns)} in {what}"
     return f"{rank}: {doing}, {what}" if what else f"{rank}: {doing}"
 
 
@@ -354,7 +354,7 @@ def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> Slic
     largest = np.take_along_axis(stays.kinds_ns, most, axis=1)
     labels = strings.codes(
         ", ".join(
-            f"{PathKind(kind).label.replace('_', ' ')} {spell_short(time_ns)}"
+            f"{PathKind(kind).label.replace('_', ' ')} {format_short(time_ns)}"
             for kind, time_ns in zip(kinds, times_ns, strict=True)
             if time_ns
         )

@@ -30,7 +30,7 @@ from timeline.selection import why_unread
 from timeline.tracks import descriptions
 from timeline.tracks.model import MERGED, Arg, ArgKind, Coarse, Slices, Track, no_arrows
 from timeline.tracks.painter import Painter, SliceTable, names
-from timeline.units import spell_short, spell_tenths
+from timeline.units import format_short, format_tenths
 
 PARTITION = "Where time goes"
 """Name of the row where it is not the row of the rank itself."""
@@ -103,7 +103,7 @@ def with_sums(row: Track) -> tuple[Track, ...]:
     length_ns = sum_by(slices.name, slices.end_ns - slices.start_ns, len(slices.strings))
     longest = np.argsort(-length_ns, kind="stable")[: np.count_nonzero(length_ns)]
     label = ", ".join(
-        f"{slices.strings[code]} {spell_short(int(length_ns[code]))}" for code in longest.tolist()
+        f"{slices.strings[code]} {format_short(int(length_ns[code]))}" for code in longest.tolist()
     )
     drawn = SliceTable(
         slices.start_ns[:1], slices.end_ns[-1:], slices.strings.codes([label]), SliceKind.NOTE
@@ -290,7 +290,7 @@ def _args(slices: Slices, facts: RankFacts, steps: StepPeriods) -> list[Arg]:
     in_step = step != _NO_ROW
     if in_step.any():
         shares, which = distinct_values(tenths)
-        share = slices.strings.codes(map(spell_tenths, shares.tolist()))[which]
+        share = slices.strings.codes(map(format_tenths, shares.tolist()))[which]
         args += [
             pieces.arg("iteration", ArgKind.INTEGER, steps.iteration[step], in_step),
             pieces.arg("share_of_step", ArgKind.NAME, share, in_step),

@@ -20,7 +20,7 @@ from timeline.tables.data import (
 )
 from timeline.tables.parallel import OF_FILE, OF_STEPS, stage_of
 from timeline.tables.table import Json, Method, Run, Spec, Table
-from timeline.units import spell_duration, spell_flop, spell_rate, spell_short
+from timeline.units import format_duration, format_flop, format_rate, format_short
 
 ADVICE: Spec = Spec(
     "advice",
@@ -287,8 +287,8 @@ def _intervals(step_trace: Table) -> Iterator[Advice]:
                 value=interval_ns,
                 unit="ns",
                 threshold=LONG_INTERVAL_NS,
-                text=f"The mean step interval of rank {row['rank']} is {spell_short(interval_ns)}, "
-                f"more than {spell_short(LONG_INTERVAL_NS)}.",
+                text=f"The mean step interval of rank {row['rank']} is "
+                f"{format_short(interval_ns)}, more than {format_short(LONG_INTERVAL_NS)}.",
                 severity=1.0,
             )
 
@@ -371,7 +371,7 @@ def _step_intervals(step_trace: Table) -> Iterator[Advice]:
             mean=mean,
             share=share,
             threshold=FROM_MEAN,
-            text=f"The step interval of rank {rank} is {spell_duration(interval_ns)}, {share:.0%} "
+            text=f"The step interval of rank {rank} is {format_duration(interval_ns)}, {share:.0%} "
             "above the mean.",
             severity=share / FROM_MEAN,
         )
@@ -399,7 +399,7 @@ def _rates(flops: Table) -> Iterator[Advice]:
             mean=mean,
             share=share,
             threshold=FROM_MEAN,
-            text=f"Operators of rank {ranks[at]} compute at {spell_flop(rate)}/s, {share:.0%} "
+            text=f"Operators of rank {ranks[at]} compute at {format_flop(rate)}/s, {share:.0%} "
             "below the mean of ranks.",
             severity=share / FROM_MEAN,
         )
@@ -440,7 +440,7 @@ def _slow_link(kind: str, row: Row, share: float, mean: float) -> Advice:
         share=share,
         threshold=FROM_MEAN,
         text=f"The {named} {ends} of rank {row['rank']}{inside} moves "
-        f"{spell_rate(row['bandwidth_gb_s'])}, {share:.0%} below the mean of {named}s.",
+        f"{format_rate(row['bandwidth_gb_s'])}, {share:.0%} below the mean of {named}s.",
         # What links between known ranks cost, findings say.
         severity=share / FROM_MEAN if in_group else 0.0,
     )
@@ -512,7 +512,7 @@ def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
             mean=mean,
             share=share,
             threshold=FROM_MEAN,
-            text=f"Stage {numbers[at]} of the pipeline computes {spell_flop(flop)} on each rank, "
+            text=f"Stage {numbers[at]} of the pipeline computes {format_flop(flop)} on each rank, "
             f"{share:.0%} above the mean of stages: move layers to others.",
             severity=share / FROM_MEAN,
         )

@@ -27,10 +27,10 @@ from timeline.analysis.waits.waiting import Waiting
 from timeline.analysis.work.framework_calls import STEP
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
-from timeline.units import spell_count, spell_like, spell_number, spell_share, spell_short
+from timeline.units import format_count, format_like, format_number, format_share, format_short
 
 NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8
@@ -148,7 +148,7 @@ def report_findings(
     if run is None:
         items = sum(rank.replay.items for rank in facts)
         if items:
-            reason = f"{spell_number(items)} tasks are too many to replay, choose --steps"
+            reason = f"{format_number(items)} tasks are too many to replay, choose --steps"
             return ReportedFindings(reason=reason), None
         are_left_out = any(rank.recorded.tasks.any() for rank in facts)
         return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
@@ -274,8 +274,8 @@ class FindingWords:
         least = "" if self.losses.is_whole else "at least "
         if finding.basis is Basis.BOUND:
             least = "at most "
-        alone = spell_share(finding.gain_ns, whole_ns)
-        further = spell_share(finding.further_ns, whole_ns)
+        alone = format_share(finding.gain_ns, whole_ns)
+        further = format_share(finding.further_ns, whole_ns)
         above = " once those above are fixed" if follows else ""
         if finding.kind is FindingKind.EXPOSED_COMMUNICATION and finding.basis is Basis.BOUND:
             return f", the run would be {least}{further} shorter{above}"
@@ -331,7 +331,7 @@ class _Phrases:
     def per_step(self) -> str:
         """Return how much longer each concerned step takes."""
         steps = self.evidence["steps"]
-        each = spell_short(round(self.finding.less_ns / max(steps, 1)))
+        each = format_short(round(self.finding.less_ns / max(steps, 1)))
         return f"{each} per step" if steps > 1 else each
 
     @property
@@ -339,7 +339,7 @@ class _Phrases:
         """Return how much longer it takes than comparable parts."""
         took_ns, like_ns = self.finding.took_ns, self.finding.took_ns - self.finding.less_ns
         if like_ns <= 0:
-            return f"{spell_short(took_ns)} longer"
+            return f"{format_short(took_ns)} longer"
         if took_ns >= TIMES * like_ns:
             return f"{took_ns / like_ns:.1f} times as long"
         return f"{took_ns / like_ns - 1:.0%} longer"
@@ -354,7 +354,7 @@ class _Phrases:
         if peers == ranks - 1:
             return f"{more} rank {self._other}" if peers == 1 else f"{more} the other {peers}"
         do = "does" if peers == 1 else "do"
-        return f"{more} the {spell_count(peers, 'rank')} that {do} the same work"
+        return f"{more} the {format_count(peers, 'rank')} that {do} the same work"
 
     @property
     def _other(self) -> int:
@@ -442,8 +442,8 @@ def _starved(phrases: _Phrases) -> str:
     if phrases.ranks is not None:
         return f"{phrases.rank} waits {phrases.per_step} longer for data{phrases.in_steps}"
     whole_ns = round(phrases.words.losses.recording_ns / steps)
-    waits = f"{spell_like(each_ns, whole_ns)} of "
-    waits += f"every {spell_short(whole_ns)}" if steps > 1 else spell_short(whole_ns)
+    waits = f"{format_like(each_ns, whole_ns)} of "
+    waits += f"every {format_short(whole_ns)}" if steps > 1 else format_short(whole_ns)
     wait = "waits" if len(phrases.words.numbers) == 1 else "wait"
     return f"{phrases.rank[0].lower()}{phrases.rank[1:]} {wait} {waits} for data"
 
@@ -466,7 +466,7 @@ def _pipeline(phrases: _Phrases) -> str:
     steps = max(phrases.evidence["steps"], 1)
     took_ns, even_ns = phrases.finding.took_ns, phrases.finding.took_ns - phrases.finding.less_ns
     took, even = (
-        spell_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns)
+        format_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns)
     )
     return (
         f"{phrases.rank} limit the pipeline: they compute {took} per step, {even} were stages even"
@@ -481,7 +481,7 @@ def _exposed(phrases: _Phrases) -> str:
 
 def _slow_operator(phrases: _Phrases) -> str:
     (name,) = shortened([phrases.finding.name], MOST_CHARACTERS)
-    share = spell_share(phrases.finding.less_ns * FASTER, phrases.finding.took_ns)
+    share = format_share(phrases.finding.less_ns * FASTER, phrases.finding.took_ns)
     return f"{name} takes {share} of computing; made 10% faster, it"
 
 
@@ -521,4 +521,4 @@ def list_numbers(numbers: Sequence[int]) -> str:
     >>> list_numbers((1, 2, 3, 7))
     '1-3, 7'
     """
-    return spell_ids(numbers, most=MOST_NAMED, shortest_run=2).replace(",", ", ")
+    return format_ids(numbers, most=MOST_NAMED, shortest_run=2).replace(",", ", ")

@@ -17,7 +17,7 @@ from timeline.columns.distinct import distinct_values
 from timeline.tables.data import Bottleneck
 from timeline.tables.parallel import stage_of
 from timeline.tables.table import Table
-from timeline.units import spell_flop, spell_like, spell_share, spell_short
+from timeline.units import format_flop, format_like, format_share, format_short
 from timeline.verdict.advice import mean_intervals, mean_rows
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, list_numbers
@@ -59,7 +59,7 @@ class Starved:
     def to_finding(self) -> ReportedFinding:
         """Return the loss as a finding; other ranks may be late too, so its gain is a bound."""
         period_ns = self.period_ns
-        waited, whole = spell_like(self.data_ns, period_ns), spell_like(period_ns, period_ns)
+        waited, whole = format_like(self.data_ns, period_ns), format_like(period_ns, period_ns)
         every = f"every {whole}" if self.of_steps else whole
         return ReportedFinding(
             FindingKind.STARVED,
@@ -74,7 +74,7 @@ class Starved:
             True,
             {"data_ns": self.data_ns, "period_ns": period_ns},
             f"rank {self.rank} waits {waited} of {every} for data: at most "
-            f"{spell_share(self.share, 1)} to win",
+            f"{format_share(self.share, 1)} to win",
             "Input-bound",
         )
 
@@ -137,7 +137,7 @@ def find_uneven_stages(figures: Figures) -> ReportedFinding | None:
     if share < NOTABLE:
         return None
     gain_ns = steps * (took_ns - even_ns)
-    took, even = spell_like(took_ns, took_ns), spell_like(even_ns, took_ns)
+    took, even = format_like(took_ns, took_ns), format_like(even_ns, took_ns)
     limits = "limits" if len(ranks[slowest]) == 1 else "limit"
     compute = "it computes" if len(ranks[slowest]) == 1 else "they compute"
     rank = "rank" if len(ranks[slowest]) == 1 else "ranks"
@@ -154,7 +154,7 @@ def find_uneven_stages(figures: Figures) -> ReportedFinding | None:
         True,
         {"took_ns": steps * took_ns, "less_ns": gain_ns, "steps": steps, "stage": slowest},
         f"{rank} {list_numbers(ranks[slowest])} {limits} the pipeline: {compute} {took} per step, "
-        f"{even} were stages even: at most {spell_share(share, 1)} to win",
+        f"{even} were stages even: at most {format_share(share, 1)} to win",
     )
 
 
@@ -264,17 +264,17 @@ def _host_alone(figures: Figures) -> Iterator[str]:
     if len(lengths_ns):
         of = f", the mean of {len(lengths_ns)}" if len(lengths_ns) > 1 else ""
         mean_ns = int(lengths_ns.sum()) // len(lengths_ns)
-        yield f"Host only: a step takes {spell_short(mean_ns)}{of}."
+        yield f"Host only: a step takes {format_short(mean_ns)}{of}."
     own_ns: dict[str, int] = {}
     for row in operators:
         own_ns[row["type"]] = own_ns.get(row["type"], 0) + row["total_ns"]
     all_ns = sum(own_ns.values())
     longest = sorted(own_ns.items(), key=lambda item: (-item[1], item[0]))[:MOST_OPERATORS]
     said = ", ".join(
-        f"{name} {spell_short(time_ns)} ({spell_share(time_ns, all_ns)})"
+        f"{name} {format_short(time_ns)} ({format_share(time_ns, all_ns)})"
         for name, time_ns in longest
     )
-    yield f"Host only: operators take {spell_short(all_ns)} without those they call: {said}."
+    yield f"Host only: operators take {format_short(all_ns)} without those they call: {said}."
 
 
 def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:
@@ -284,10 +284,10 @@ def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:
     row = max(rows, key=lambda row: row["total_ns"])
     whole_ns = row["total_ns"]
     names = ("forward and backward", "fp_bp_ns"), ("tail", "tail_ns"), ("interval", "interval_ns")
-    parts = [f"{name} {spell_share(row[key], whole_ns)}" for name, key in names if row[key]]
+    parts = [f"{name} {format_share(row[key], whole_ns)}" for name, key in names if row[key]]
     step = "Step" if row["step"] is None else f"Step {row['step']}"
     on = f" on rank {row['rank']}, where it takes longest" if len(rows) > 1 else ""
-    yield f"{step} ({spell_short(whole_ns)}{on}): {', '.join(parts)}."
+    yield f"{step} ({format_short(whole_ns)}{on}): {', '.join(parts)}."
 
 
 def _longest_type(figures: Figures) -> Iterator[str]:
@@ -306,8 +306,8 @@ def _longest_type(figures: Figures) -> Iterator[str]:
     all_ns = sum(found.values())
     if all_ns:
         longest = max(found, key=lambda name: (found[name], name))
-        took, whole = (spell_like(time_ns, all_ns) for time_ns in (found[longest], all_ns))
-        share = spell_share(found[longest], all_ns)
+        took, whole = (format_like(time_ns, all_ns) for time_ns in (found[longest], all_ns))
+        share = format_share(found[longest], all_ns)
         yield f"Of operators {longest} takes longest: {took} of {whole} ({share})."
 
 
@@ -320,8 +320,8 @@ def _lowest_use(flops: Table) -> Iterator[str]:
     ]
     if rows:
         row = min(rows, key=lambda row: row["utilization"])
-        work = "" if row["flop"] is None else f": its operators compute {spell_flop(row['flop'])}"
-        at = "" if row["flop_per_s"] is None else f", at {spell_flop(row['flop_per_s'])}/s"
+        work = "" if row["flop"] is None else f": its operators compute {format_flop(row['flop'])}"
+        at = "" if row["flop_per_s"] is None else f", at {format_flop(row['flop_per_s'])}/s"
         yield (
             f"Rank {row['rank']} uses {row['utilization']:.1%} of the FLOP/s of its device between "
             f"forward and backward{work}{at}."

@@ -24,7 +24,7 @@ from timeline.tables.parallel import pipeline_sentences
 from timeline.tables.table import Table
 from timeline.tables.times import extent_ns
 from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
-from timeline.units import spell_duration, spell_like, spell_share, spell_short
+from timeline.units import format_duration, format_like, format_share, format_short
 from timeline.verdict import words
 from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.verdict.figures import Figures
@@ -292,7 +292,7 @@ class Verdict:
         first = rows[0]
         named = {rank for one in self.findings.found for rank in one.ranks or ()}
         if first["rank"] not in named and first["caused_ns"] >= MOST * caused_ns:
-            share = spell_share(first["caused_ns"], caused_ns)
+            share = format_share(first["caused_ns"], caused_ns)
             yield f"Most of the waiting, {share}, is for rank {first['rank']}."
 
     def _outside(self, mean: MeanStep) -> Iterator[str]:
@@ -308,7 +308,7 @@ class Verdict:
         if extreme is None:
             return
         slowest, fastest, median = (
-            spell_like(time_ns, extreme.slowest_ns)
+            format_like(time_ns, extreme.slowest_ns)
             for time_ns in (extreme.slowest_ns, extreme.fastest_ns, extreme.median_ns)
         )
         if extreme.slowest_ns < (1 + NOTABLE) * extreme.median_ns:
@@ -334,7 +334,7 @@ class Verdict:
             else f"{1 + extreme.spread:.1f} times as long as"
         )
         yield (
-            f"Slowest rank: {extreme.slowest} ({spell_short(extreme.slowest_ns)}{per}, {more} "
+            f"Slowest rank: {extreme.slowest} ({format_short(extreme.slowest_ns)}{per}, {more} "
             f"rank {extreme.fastest})."
         )
 
@@ -388,7 +388,7 @@ def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
     if not row["before_ns"]:
         edges["after the last kernel"] = edges.pop("after the last")
     lengths = " and ".join(
-        f"{spell_duration(length_ns)} {where}" for where, length_ns in edges.items() if length_ns
+        f"{format_duration(length_ns)} {where}" for where, length_ns in edges.items() if length_ns
     )
     of_rank = f"on rank {row['rank']} " if several else ""
     yield f"Not in these shares: {of_rank}{lengths}, which the profiler counts as free."

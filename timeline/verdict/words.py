@@ -13,7 +13,7 @@ from timeline.analysis.work.framework_calls import STEP
 from timeline.printable import printable
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
-from timeline.units import spell_like, spell_share, spell_short
+from timeline.units import format_like, format_share, format_short
 from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import MeanStep, are_of_ordinary_steps
 
@@ -34,7 +34,7 @@ def nothing_sentence(mean: MeanStep, longest: str) -> str:
     longest: the type of operator that takes longest, empty for none.
     """
     busy_ns = mean.computing_ns + mean.exposed_ns + mean.copies_ns
-    busy = spell_share(busy_ns, mean.period_ns)
+    busy = format_share(busy_ns, mean.period_ns)
     if busy_ns < BUSY * mean.period_ns:
         return f"Device busy {busy} of the time, and no single loss is worth 2% of the run."
     kernels = f"; {longest}" if longest else ""
@@ -50,7 +50,7 @@ def basis_sentence(basis: Basis) -> str | None:
         return None
     return (
         f"Who waits for whom is known of {basis.compared} of {basis.collectives} collectives "
-        f"({spell_share(basis.share, 1)} of communication time)."
+        f"({format_share(basis.share, 1)} of communication time)."
     )
 
 
@@ -62,9 +62,9 @@ def step_sentence(mean: MeanStep) -> str:
     step = "Device time" if not mean.steps else "Step"
     if mean.single is not None:
         step = f"Step {mean.single}"
-    head = f"{step} ({spell_short(mean.period_ns)})"
+    head = f"{step} ({format_short(mean.period_ns)})"
     if not mean.computing_ns:
-        share = spell_share(mean.communication_ns, mean.period_ns)
+        share = format_share(mean.communication_ns, mean.period_ns)
         return f"{head}: communication {share}; no compute tasks in this profile.{_mean_of(mean)}"
     parts = [
         f"{name} {share}%" + (f" ({detail})" if detail else "")
@@ -240,7 +240,7 @@ def idle_sentence(
     total_ns, causes = idle.total_ns, idle.largest(span_ns)
     if not causes:
         return None
-    head = f"Idle {spell_like(total_ns, total_ns)}"
+    head = f"Idle {format_like(total_ns, total_ns)}"
     if steps > 1:
         head += " per step in all"
     unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
@@ -255,20 +255,20 @@ def _data_sentence(idle: MeanIdle, steps: int, span_ns: int) -> str | None:
     if waited_ns < LEAST_SHARE * span_ns:
         return None
     per = " per step" if steps > 1 else ""
-    return f"Waiting for data: {spell_like(waited_ns, waited_ns)}{per}."
+    return f"Waiting for data: {format_like(waited_ns, waited_ns)}{per}."
 
 
 def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:
     """Format a cause with its time, and details in brackets."""
     total_ns, calls = idle.total_ns, idle.calls.get(cause, ())
     named = [
-        f"{call} {spell_like(call_ns, total_ns)}"
+        f"{call} {format_like(call_ns, total_ns)}"
         for call, call_ns in calls
         if call_ns > LEAST_SHARE * cause_ns
     ]
     if calls and calls[0][1] > NEARLY_ALL * cause_ns:
         named = [calls[0][0]]
     if cause == IdleCause.BETWEEN_TASKS.value:
-        named = [f"at least {spell_short(idle.least_ns)} each"] if idle.least_ns else []
+        named = [f"at least {format_short(idle.least_ns)} each"] if idle.least_ns else []
     more = f" ({', '.join(named)})" if named else ""
-    return f"{spell_like(cause_ns, total_ns)} {IdleCause(cause).words}{more}"
+    return f"{format_like(cause_ns, total_ns)} {IdleCause(cause).words}{more}"

@@ -15,7 +15,7 @@ from pathlib import Path
 from timeline.printable import say
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
-from timeline.units import spell_bytes
+from timeline.units import format_bytes
 from timeline.viewer.links import View, address, view_of, view_of_comparison
 from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
 
@@ -51,7 +51,7 @@ def show(
         at = report.outputs.index(view.output) + 1
         _say(f"Opening part {at} of {len(report.outputs)}, {view.output.path}.")
     if view.output.size_bytes > MOST_BYTES:
-        size = spell_bytes(view.output.size_bytes)
+        size = format_bytes(view.output.size_bytes)
         _say(
             f"{view.output.path} has {size}, more than a browser tab holds with ease. Run:",
             f"  trace_processor server http {view.output.path}",

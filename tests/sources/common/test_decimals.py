@@ -17,7 +17,7 @@ from timeline.columns.strings import StringPool
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records
-from timeline.sources.beside.framework import spell_tensors, tensors_of_text
+from timeline.sources.beside.framework import format_tensors, tensors_of_text
 from timeline.sources.beside.host import read_host_clock
 from timeline.sources.common.decimals import (
     interval_ns,
@@ -261,7 +261,7 @@ def test_columns_hold_the_same_numbers(texts: list[str]) -> None:
 def test_keys_of_shapes_that_end_in_no_number() -> None:
     """Only numbered inputs have shapes, however the key of another one ends."""
     info = {f"input_{end}": {"shape": [2], "data_type": "F"} for end in ("0", "²", "9" * 5000)}
-    assert spell_tensors(tensors_of_text(json.dumps(info)) or {})[0] == "2"
+    assert format_tensors(tensors_of_text(json.dumps(info)) or {})[0] == "2"
 
 
 @pytest.mark.parametrize("process", ["9" * 30, "9" * 5000, "²", 1 << 63, True])

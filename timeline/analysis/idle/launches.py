@@ -23,7 +23,7 @@ from timeline.records.tables import (
     Spans,
     Tasks,
 )
-from timeline.units import spell_number, spell_short
+from timeline.units import format_number, format_short
 
 MOST_HOST_OFFSET_NS = 1_000_000
 """An item that starts earlier than this before a call, as recorded, was not launched by it."""
@@ -200,7 +200,7 @@ def with_lost_kernels(records: Records) -> Records:
     if len(cut_off):
         warning = (
             f"rank {records.rank}: the recording begins in the middle of the work of a stream; "
-            f"{spell_short(cut_off.total_ns)} before its first kernel count for nothing."
+            f"{format_short(cut_off.total_ns)} before its first kernel count for nothing."
         )
         records = replace(
             records,
@@ -251,7 +251,7 @@ def cut_off_before(records: Records) -> IntervalSet:
 def _with_warning(records: Records, lost: Rows, description: str) -> Records:
     noun = "launch" if len(lost) == 1 else "launches"
     lost_by = "the profiler lost what they launched" if len(lost) > 1 else "the profiler lost it"
-    warning = f"rank {records.rank}: {spell_number(len(lost))} {noun}{description}: {lost_by}."
+    warning = f"rank {records.rank}: {format_number(len(lost))} {noun}{description}: {lost_by}."
     return replace(records, warnings=(*records.warnings, warning))
 
 

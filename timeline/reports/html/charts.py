@@ -20,7 +20,7 @@ from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.tables.times import extent_ns
 from timeline.tables.waits import WaitMatrix
-from timeline.units import spell_short
+from timeline.units import format_short
 from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import edges_ns
 
@@ -410,7 +410,7 @@ def _beyond(grid: StepGrid) -> str:
     if not len(beyond):
         return ""
     labels = grid.labels()
-    named = [f"{labels[at]} ({spell_short(int(longest_ns[at]))})" for at in beyond[:MOST_BEYOND]]
+    named = [f"{labels[at]} ({format_short(int(longest_ns[at]))})" for at in beyond[:MOST_BEYOND]]
     more = f" and {len(beyond) - MOST_BEYOND} more" if len(beyond) > MOST_BEYOND else ""
     noun, verb = ("Step", "reaches") if len(beyond) == 1 else ("Steps", "reach")
     return f"Scaled by ordinary steps: {noun} {', '.join(named)}{more} {verb} beyond the picture."

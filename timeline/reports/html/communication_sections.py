@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.columns.group_by import group_by
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.printable import printable
 from timeline.records.not_given import NO_ID
 from timeline.reports.html.charts import Part, draw_rank_bars, draw_waits
@@ -19,6 +19,7 @@ from timeline.reports.html.page import (
     first_rows,
     folded,
     folded_tables,
+    format_rank,
     heading,
     left_out,
     note,
@@ -28,7 +29,6 @@ from timeline.reports.html.page import (
     rate_column,
     section,
     share_column,
-    spell_rank,
     text_column,
     time_column,
 )
@@ -44,7 +44,7 @@ from timeline.tables.waits import (
     path_parts,
     reference_gb_s,
 )
-from timeline.units import spell_count, spell_duration
+from timeline.units import format_count, format_duration
 from timeline.verdict.advice import mean_rows
 from timeline.verdict.figures import Figures
 
@@ -104,10 +104,10 @@ def _straggler_table(waiting: Table) -> Block | None:
     left, nobody = len(order) - len(shown), len(waiting) - len(order)
     left_ns = int(caused_ns[order].sum() - caused_ns[kept].sum())
     notes = [
-        f"{spell_count(left, 'more rank')} together caused {spell_duration(left_ns)}: --json."
+        f"{format_count(left, 'more rank')} together caused {format_duration(left_ns)}: --json."
         if left
         else "",
-        f"Nobody waited for {spell_count(nobody, 'other rank')}." if nobody else "",
+        f"Nobody waited for {format_count(nobody, 'other rank')}." if nobody else "",
     ]
     return page_table(
         "stragglers",
@@ -129,7 +129,7 @@ def _waited_for_table(waited_for: Table) -> Block | None:
     order = np.argsort(-waited_for["waited_ns"], kind="stable")
     order = order[waited_for["waited_ns"][order] > 0]
     shown = waited_for.take(order[:MOST_ROWS])
-    whom = [*map(spell_rank, shown["waited_for_rank"].tolist(), shown["profiled"].tolist())]
+    whom = [*map(format_rank, shown["waited_for_rank"].tolist(), shown["profiled"].tolist())]
     return page_table(
         "waits",
         "Longest waits, rank for rank",
@@ -273,7 +273,7 @@ def idle_section(figures: Figures) -> Block | None:
         return None
     least_ns = least_gap_ns(figures.idle)
     said = (
-        f"The device leaves at least {spell_duration(least_ns)} between tasks." if least_ns else ""
+        f"The device leaves at least {format_duration(least_ns)} between tasks." if least_ns else ""
     )
     tables = [page_table("idle", "Why devices idle", _idle_columns(causes), said)]
     calls = sum_of_selection(figures.idle_calls, "cause", "call")
@@ -320,7 +320,7 @@ def path_section(figures: Figures) -> Block | None:
         order = np.argsort(-total_ns, kind="stable")
         first = order[:MOST_PATH_ROWS]
         shown = parts.take(groups.first[first])
-        ranks = map(spell_rank, shown["rank"].tolist(), shown["profiled"].tolist())
+        ranks = map(format_rank, shown["rank"].tolist(), shown["profiled"].tolist())
         by_rank = name == "path"
         tables.append(
             page_table(
@@ -406,10 +406,10 @@ def _split_words(parallel: Table) -> str:
         return ""
     mode = printable((split["mode"] or "").replace("_", " ").replace("-", " "))
     stages = split["stage_ranks"] or []
-    ranks = spell_count(split["ranks"], "rank")
+    ranks = format_count(split["ranks"], "rank")
     if len(stages) < 2:
         return f"{ranks}, {mode}." if mode else f"{ranks}."
-    of = "; ".join(f"stage {at} is ranks {spell_ids(held)}" for at, held in enumerate(stages[:8]))
+    of = "; ".join(f"stage {at} is ranks {format_ids(held)}" for at, held in enumerate(stages[:8]))
     more = "; and so on" if len(stages) > 8 else ""
     return f"{ranks} in {len(stages)} stages{f', {mode}' if mode else ''}: {of}{more}."
 

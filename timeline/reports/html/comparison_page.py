@@ -43,7 +43,7 @@ from timeline.reports.html.page import (
 )
 from timeline.tables.short_names import operator_label
 from timeline.tables.table import Table
-from timeline.units import spell_count, spell_duration, spell_short
+from timeline.units import format_count, format_duration, format_short
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _operator_section(noun: str, table: Table) -> Block | None:
         return None
     kept = _most_changed(table)
     shown, rest = table.take(kept), table.take(np.setdiff1d(np.arange(len(table)), kept))
-    rest_ns = spell_duration(int(rest["delta_ns"].sum()))
+    rest_ns = format_duration(int(rest["delta_ns"].sum()))
     title = f"{noun.capitalize()}s"
     own = page_table(
         f"{noun}s",
@@ -211,7 +211,7 @@ def _operator_section(noun: str, table: Table) -> Block | None:
             *_times(shown),
             *_spreads(shown),
         ],
-        f"{spell_count(len(rest), f'more {noun}')} changed by {rest_ns} together; the table that "
+        f"{format_count(len(rest), f'more {noun}')} changed by {rest_ns} together; the table that "
         "--csv writes has them."
         if len(rest)
         else "",
@@ -274,7 +274,7 @@ def _spreads(table: Table) -> Iterator[Block]:
         texts = [
             ""
             if None in row
-            else f"{spell_short(row[1])} ({spell_short(row[0])} to {spell_short(row[2])})"
+            else f"{format_short(row[1])} ({format_short(row[0])} to {format_short(row[2])})"
             for row in rows
         ]
         yield sorted_texts(title, texts, [None if None in row else row[1] for row in rows])
@@ -294,5 +294,5 @@ def _cut_note(table: Table, shown: Table, noun: str) -> str:
     left = len(table) - len(shown)
     if not left:
         return ""
-    more = spell_count(left, f"more {noun}")
+    more = format_count(left, f"more {noun}")
     return f"The {len(shown)} that changed most; {more} in the JSON report (--json)."

@@ -54,7 +54,7 @@ from timeline.tables.operators import OPERATORS, operator_curves
 from timeline.tables.table import Table, sum_rows
 from timeline.tables.times import STEPS
 from timeline.tables.work import LAUNCHERS, MODULES, total_over_ranks
-from timeline.units import spell_count, spell_short
+from timeline.units import format_count, format_short
 from timeline.verdict import figures as registry
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import total_by_type
@@ -136,7 +136,7 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
     if mean is None:
         return
     label = "mean step" if mean.steps > 1 else "step" if mean.steps else "device time"
-    yield Tile(spell_short(mean.period_ns), label)
+    yield Tile(format_short(mean.period_ns), label)
     for name, share, detail in step_shares(mean):
         yield Tile(f"{share}%", name, detail)
 
@@ -428,7 +428,7 @@ def _rest_note(rest: Table, all_ns: int) -> str:
     if not len(rest):
         return ""
     share = int(rest["total_ns"].sum()) / max(1, all_ns)
-    return f"All others together: {spell_count(int(rest['count'].sum()), 'run')}, {share:.1%}."
+    return f"All others together: {format_count(int(rest['count'].sum()), 'run')}, {share:.1%}."
 
 
 def _longest_op_table(ops: Table) -> Block | None:

@@ -22,7 +22,7 @@ from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.reports.valid_json import json_of
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Col, Spec, Table, View
-from timeline.units import spell_bytes, spell_count
+from timeline.units import format_bytes, format_count
 from timeline.version import __version__
 
 Block = dict[str, Any]
@@ -148,7 +148,7 @@ def folded_tables(tables: Iterable[Block | None]) -> list[Block | None]:
 
 def notice_text(warnings: Sequence[str], omissions: Sequence[Omission]) -> str:
     """Return that there are warnings and omissions, empty if there are none."""
-    warned = spell_count(len(warnings), "warning") if warnings else ""
+    warned = format_count(len(warnings), "warning") if warnings else ""
     return "; ".join(filter(None, [warned, "records were left out" if omissions else ""]))
 
 
@@ -171,15 +171,15 @@ def omissions_section(
     if len(warnings) > MOST_WARNINGS:
         told.append(f"and {len(warnings) - MOST_WARNINGS} more")
     left_out = [
-        printable(f"{spell_count(count, 'record')}: {reason}")
+        printable(f"{format_count(count, 'record')}: {reason}")
         for reason, count in rows_by_reason(omissions).items()
     ]
     viewer = {"link": "https://ui.perfetto.dev", "text": "ui.perfetto.dev"}
     files: list[str | Sequence[str | Block]] = [
         (
             {"code": printable(str(output.path))},
-            f"  {spell_bytes(output.size_bytes)}, {spell_count(output.slices, 'slice')}{of_both}: "
-            "drag it into ",
+            f"  {format_bytes(output.size_bytes)}, {format_count(output.slices, 'slice')}"
+            f"{of_both}: drag it into ",
             viewer,
         )
         for output in outputs
@@ -408,14 +408,14 @@ def sorted_texts(title: str, texts: Iterable[str], values: Iterable[float | None
     return {"title": title, "kind": "labels", "values": list(values), "texts": list(texts)}
 
 
-def spell_rank(number: int | None, profiled: object) -> str:
+def format_rank(number: int | None, profiled: object) -> str:
     """Format a rank that need not be in the profile, or be known."""
     if number is None:
         return "another rank"
     return f"rank {number}" if profiled else f"rank {number} (not read)"
 
 
-def spell_amount(value: int, unit: str) -> str:
+def format_amount(value: int, unit: str) -> str:
     """Format an amount in four digits, with the prefix that suits it."""
     prefix, scale = _prefix_of(value)
     return f"{value / scale:#.4g} {prefix}{unit}" if prefix else f"{value} {unit}"
@@ -435,7 +435,7 @@ def left_out(count: int, noun: str, but: str = "") -> str:
     but: what they are besides, such as ", all faster,".
     """
     return (
-        f"{spell_count(count, f'more {noun}')}{but} in the JSON report (--json)." if count else ""
+        f"{format_count(count, f'more {noun}')}{but} in the JSON report (--json)." if count else ""
     )
 
 

@@ -17,6 +17,7 @@ from timeline.reports.html.page import (
     columns_of,
     folded,
     folded_tables,
+    format_amount,
     heading,
     left_out,
     note,
@@ -26,14 +27,13 @@ from timeline.reports.html.page import (
     section,
     share_column,
     sorted_texts,
-    spell_amount,
     view_of,
 )
 from timeline.tables.data import DATA_PIPELINE, DATA_PREPARATION, DATA_QUEUES
 from timeline.tables.flops import FLOPS, ScopeNode, operator_scopes, scope_tree
 from timeline.tables.memory import MEMORY_GRAPHS, MEMORY_TENSORS, MOST_AT_PEAK
 from timeline.tables.table import Table
-from timeline.units import spell_bytes, spell_count
+from timeline.units import format_bytes, format_count
 from timeline.verdict.advice import ABOUT_DATA, worst_first
 from timeline.verdict.figures import Figures
 
@@ -107,10 +107,10 @@ def _level(flops: Table, level: str) -> Table:
 
 def _scope(node: ScopeNode, all_flop: int, depth: int) -> Block:
     """Return a scope of the tree; share: of all operations, for its bar."""
-    own = spell_amount(node.own_flop, "FLOP") if node.own_flop and node.children else ""
+    own = format_amount(node.own_flop, "FLOP") if node.own_flop and node.children else ""
     return {
         "name": printable(node.name),
-        "flop": spell_amount(node.flop, "FLOP"),
+        "flop": format_amount(node.flop, "FLOP"),
         "own": own and f"own {own}",
         "share": min(1.0, node.flop / all_flop),
         "note": "; ".join(_scope_notes(node)),
@@ -125,7 +125,7 @@ def _scope_notes(node: ScopeNode) -> Iterator[str]:
     elif node.places > 1 and (node.children or node.left_out):
         yield f"scopes inside are of all {node.places} places where it lies"
     if node.left_out:
-        yield f"{spell_count(node.left_out, 'smaller scope')} not shown"
+        yield f"{format_count(node.left_out, 'smaller scope')} not shown"
 
 
 # -- memory ----------------------------------------------------------------------------------------
@@ -177,11 +177,11 @@ def _of_graph(table: Table, graph: dict[str, Any]) -> Table:
 def _curve_note(graph: dict[str, Any], run: int) -> str:
     static, capacity = graph["static_bytes"], graph["capacity_bytes"]
     at = f"{graph['peak_operator'] or 'an operator'} (operator {graph['peak_node']})"
-    said = f"Peak {spell_bytes(graph['peak_bytes'])} at {printable(at)}"
+    said = f"Peak {format_bytes(graph['peak_bytes'])} at {printable(at)}"
     if capacity:
-        said += f", {graph['peak_bytes'] / capacity:.0%} of the device's {spell_bytes(capacity)}"
+        said += f", {graph['peak_bytes'] / capacity:.0%} of the device's {format_bytes(capacity)}"
     if static:
-        said += f"; dotted: {spell_bytes(static)} that it always holds"
+        said += f"; dotted: {format_bytes(static)} that it always holds"
     more = f" Of each {run} operators the one that holds most is drawn." if run > 1 else ""
     return f"{said}.{more}"
 
@@ -217,7 +217,7 @@ def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block 
         alive = tensors.take(tensors["at_peak"].astype(np.bool_))
         order = np.argsort(-alive["size_bytes"], kind="stable")
         shown, rest = alive.take(order[:MOST_AT_PEAK]), alive.take(order[MOST_AT_PEAK:])
-        size = spell_bytes(int(rest["size_bytes"].sum()))
+        size = format_bytes(int(rest["size_bytes"].sum()))
         yield page_table(
             f"memory-held-{number}",
             f"{_title(graph)}: held at the peak",
@@ -231,7 +231,7 @@ def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block 
                 ),
                 *columns_of(shown, "first", "last", of=MEMORY_TENSORS),
             ],
-            f"{spell_count(len(rest), 'smaller one')}: {size}." if len(rest) else "",
+            f"{format_count(len(rest), 'smaller one')}: {size}." if len(rest) else "",
         )
 
 
@@ -241,7 +241,7 @@ def _byte_column(title: str, values_bytes: npt.NDArray[Any]) -> Block | None:
     if all(value is None for value in given):
         return None
     return sorted_texts(
-        title, ["" if value is None else spell_bytes(value) for value in given], given
+        title, ["" if value is None else format_bytes(value) for value in given], given
     )
 
 
@@ -301,7 +301,7 @@ def _levels(pipeline: Table) -> tuple[list[list[Block]], int]:
         limit = f"{row['bottleneck']}: {row['advice'] or ''}" if row["bottleneck"] else ""
         box = {
             "name": printable(f"{row['type']} {row['op']}"),
-            "workers": "" if row["workers"] is None else spell_count(row["workers"], "worker"),
+            "workers": "" if row["workers"] is None else format_count(row["workers"], "worker"),
             "usage": row["usage"],
             "limit": limit,
         }

@@ -262,10 +262,10 @@ def host_table(
 def _shapes(lanes: LaneEvents) -> Codes:
     """Return the shapes of inputs, which lines part."""
     strings = lanes.strings
-    return strings.translate(lanes.arg_names("input_dims"), strings, _spelled_shapes)
+    return strings.translate(lanes.arg_names("input_dims"), strings, _format_shapes)
 
 
-def _spelled_shapes(text: str) -> str:
+def _format_shapes(text: str) -> str:
     return "".join(text.split())
 
 
@@ -286,8 +286,8 @@ def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepPa
         _marks_ns(lanes, "bp_end"),
     )
     for name, category, start_ns, end_ns, graph, given, fp_start_ns, bp_end_ns in zip(
-        lanes.spelled_names(),
-        lanes.spelled_categories(),
+        lanes.format_names(),
+        lanes.format_categories(),
         *(values.tolist() for values in columns),
         strict=True,
     ):

@@ -137,7 +137,7 @@ class FrameworkRows(ColumnTable):
     info: Codes = column(np.int32, NO_NAME)
 
 
-def spell_tensors(tensors: Tensors) -> tuple[str, str, str]:
+def format_tensors(tensors: Tensors) -> tuple[str, str, str]:
     """Return shapes of inputs and of outputs, and types of inputs, as kernel tables spell them."""
     inputs, outputs = (
         [tensors[key] for key in sorted(tensors) if key[0] == side] for side in ("input", "output")
@@ -189,7 +189,7 @@ def describe_operators(
     if not len(rows) or not len(tasks):
         return tasks, 0
     spelled = {
-        code: strings.codes(spell_tensors(tensors_of_text(texts[code]) or {}))
+        code: strings.codes(format_tensors(tensors_of_text(texts[code]) or {}))
         for code in np.unique(rows.info).tolist()
     }
     sides = np.array([spelled[code] for code in rows.info.tolist()], np.int32).T

@@ -18,7 +18,7 @@ from timeline.records.profiler_tables import Measure, VendorFigures
 from timeline.records.tables import CommunicationOps, Spans, Tasks
 from timeline.records.task_kinds import collective_kind, may_compute, run_on_ai_cpu
 from timeline.sources.common.decimals import whole_number
-from timeline.units import spell_count, spell_duration
+from timeline.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from timeline.sources.decoders.event_columns import EventRows
@@ -183,7 +183,7 @@ def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, source: str) -> st
     length_ns = int((tasks.end_ns[rows] - tasks.start_ns[rows]).sum())
     counts = "does not count" if count == 1 else "do not count"
     return (
-        f"{spell_count(count, 'AI CPU task')} ({spell_duration(length_ns)}) {counts} as "
+        f"{format_count(count, 'AI CPU task')} ({format_duration(length_ns)}) {counts} as "
         f"computing: only {source} would tell which of them ran operators."
     )
 

@@ -475,7 +475,7 @@ class EventRows:
         """Return the name of each event."""
         return self._values.names(self.events.name[self.rows])
 
-    def spelled_names(self) -> list[str]:
+    def format_names(self) -> list[str]:
         """Return the name of each event as a string."""
         return list(map(self._values.__getitem__, self.events.name[self.rows].tolist()))
 
@@ -487,7 +487,7 @@ class EventRows:
         """Return the category of each event, empty if it has none."""
         return self._values.names(self.events.category[self.rows])
 
-    def spelled_categories(self) -> list[str]:
+    def format_categories(self) -> list[str]:
         """Return the category of each event as a string."""
         return list(map(self._values.__getitem__, self.events.category[self.rows].tolist()))
 

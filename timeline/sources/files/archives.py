@@ -25,7 +25,7 @@ from timeline.sources.files.opened import (
     member_parts,
     open_regular_file,
 )
-from timeline.units import spell_bytes
+from timeline.units import format_bytes
 
 BLOCK_BYTES = 1 << 20
 TAR_BLOCK_BYTES = 512
@@ -283,7 +283,7 @@ class UnpackLimit:
         if content_bytes > self.most_bytes:
             raise SourceError(
                 self.archive,
-                f"expands to more than {spell_bytes(self.most_bytes)} at member {self.member!r}; "
+                f"expands to more than {format_bytes(self.most_bytes)} at member {self.member!r}; "
                 "no profile is packed that tightly.",
                 do="If you trust it, unpack it yourself and pass the directory.",
             )
@@ -295,7 +295,7 @@ class UnpackLimit:
         return SourceError(
             self.archive,
             f"does not fit into {self.directory} at member {self.member!r}: "
-            f"{spell_bytes(max(0, self.free_bytes))} may be written there.",
+            f"{format_bytes(max(0, self.free_bytes))} may be written there.",
             do="Name a larger directory in TMPDIR, or unpack it yourself and pass the directory.",
         )
 

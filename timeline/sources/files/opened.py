@@ -20,7 +20,7 @@ from zlib_ng import gzip_ng, zlib_ng
 
 from timeline.errors import SourceError
 from timeline.sources.files.remote_path import RemotePath
-from timeline.units import spell_bytes
+from timeline.units import format_bytes
 
 if TYPE_CHECKING:
     from tempfile import TemporaryDirectory
@@ -240,7 +240,7 @@ def refuse_pointer(file: BinaryIO, path: Path) -> None:
     found = _POINTER.match(file.read(MOST_POINTER_BYTES))
     file.seek(0)
     if found:
-        size = spell_bytes(int(found[1]))
+        size = format_bytes(int(found[1]))
         raise SourceError(
             path,
             f"is a pointer of Git LFS: its content, {size}, is not here.",

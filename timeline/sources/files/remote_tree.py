@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from timeline.sources.files.remote_path import RemotePath, not_there, without_credentials
-from timeline.units import spell_bytes
+from timeline.units import format_bytes
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -327,8 +327,8 @@ class RemoteTree:
         free_bytes = shutil.disk_usage(there.parent).free - LEFT_FREE_BYTES
         if size_bytes > free_bytes:
             said = (
-                f"its {spell_bytes(size_bytes)} do not fit into {self.place.parent}, where "
-                f"{spell_bytes(max(0, free_bytes))} may be written; name a larger one in TMPDIR"
+                f"its {format_bytes(size_bytes)} do not fit into {self.place.parent}, where "
+                f"{format_bytes(max(0, free_bytes))} may be written; name a larger one in TMPDIR"
             )
             raise OSError(errno.ENOSPC, said, str(path))
         draft = there.with_name(f"{uuid.uuid4().hex}.part")
@@ -448,7 +448,7 @@ class _PartlyRead(io.RawIOBase):
 
 def _ended(arrived_bytes: int, size_bytes: int) -> str:
     return (
-        f"the connection ended after {spell_bytes(arrived_bytes)} of {spell_bytes(size_bytes)}, "
+        f"the connection ended after {format_bytes(arrived_bytes)} of {format_bytes(size_bytes)}, "
         "also when it was tried again; run it once more"
     )
 

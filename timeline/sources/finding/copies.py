@@ -14,7 +14,7 @@ import numpy as np
 
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.strings import NO_NAME
-from timeline.errors import SourceError, spell_ids
+from timeline.errors import SourceError, format_ids
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records
 from timeline.sources.capture import Capture, Claim, Evidence, Extent, FormatKind, Replica
@@ -25,12 +25,12 @@ from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.runs import (
     LONGEST_NS,
     SAME_RUN_NS,
+    format_ranks,
     named_time,
     recorded_time,
-    spell_ranks,
 )
 from timeline.sources.source import PROF, ReadRequest, SourceAround
-from timeline.units import spell_count
+from timeline.units import format_count
 
 MOST_REPLICAS_NAMED = 8
 """So many replicas are named in a note."""
@@ -114,13 +114,13 @@ def _note(replicas: Sequence[int], ranks: Sequence[int], *, by_rank: bool) -> st
     found: dict[int, list[int]] = defaultdict(list)
     for replica, rank in zip(replicas, ranks, strict=True):
         found[replica].append(rank)
-    said = [f"dp {replica} is {spell_ids(found[replica])}" for replica in sorted(found)]
+    said = [f"dp {replica} is {format_ids(found[replica])}" for replica in sorted(found)]
     more = (
         [f"and {len(said) - MOST_REPLICAS_NAMED} more"] if len(said) > MOST_REPLICAS_NAMED else []
     )
     how = "the rank" if by_rank else "dp, pp and tp"
     return (
-        f"{spell_count(len(found), 'replica')} count their ranks from 0 each, so ranks are "
+        f"{format_count(len(found), 'replica')} count their ranks from 0 each, so ranks are "
         f"numbered by {how} in names of files: {', '.join([*said[:MOST_REPLICAS_NAMED], *more])}."
     )
 
@@ -229,7 +229,7 @@ def _merged(claims: Sequence[Claim]) -> _Passed:
         name = parts[0].capture.directory.name
         note = f"{name} is left out: it was merged from traces that are beside it."
         if len(beside) < len(parts):
-            ranks = spell_ranks([one.rank for one in beside if one.rank is not None])
+            ranks = format_ranks([one.rank for one in beside if one.rank is not None])
             note = f"{name} was merged; the traces of {ranks} beside it are read."
         yield from ((one, note) for one in beside)
 
@@ -284,7 +284,7 @@ def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
     for directory, passed in logs.items():
         note = (
             f"the {passed[0].capture.format.noun} of device "
-            f"{spell_ids([one.capture.device or 0 for one in passed])} in {directory.name} were "
+            f"{format_ids([one.capture.device or 0 for one in passed])} in {directory.name} were "
             f"not read: {texts[0].format.writer}'s {texts[0].format.noun} are beside them."
         )
         yield from ((claim, note) for claim in passed)

@@ -29,9 +29,9 @@ from timeline.sources.finding.copies import ReplicaSource, drop_copies, number_r
 from timeline.sources.finding.runs import (
     FoundRun,
     describe_older_runs,
+    format_ranks,
     group_into_runs,
     runs_of_one_time,
-    spell_ranks,
 )
 from timeline.sources.source import OUTPUT, Source
 
@@ -93,7 +93,7 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     places, error = tell_apart(claims, "path", "file"), None
     nameless = sorted((claim for claim in claims if claim.rank is None), key=_order)
     nameless.sort(key=lambda claim: not claim.evidence)  # contradictions first
-    told = f"tells no rank, while others of its run are {spell_ranks(known)}."
+    told = f"tells no rank, while others of its run are {format_ranks(known)}."
     problems = [
         (one, f"contradictory rank ids: {one.contradiction}." if one.evidence else told)
         for one in nameless
@@ -138,7 +138,7 @@ def _number_in_order(claims: Sequence[Claim]) -> ResolvedRanks:
         name if claim.device is None else f"{name} (device {claim.device})"
         for name, claim in zip(named, ordered, strict=True)
     ]
-    said = _spell_some(named, range(len(named)))
+    said = _format_some(named, range(len(named)))
     if len(ordered) == 1:
         return ResolvedRanks(
             {0: ordered[0]}, notes=(f"the capture tells no rank ({NOT_DISTRIBUTED}): {said}.",)
@@ -150,7 +150,7 @@ def _number_in_order(claims: Sequence[Claim]) -> ResolvedRanks:
     return ResolvedRanks(dict(enumerate(ordered)), notes=(note,))
 
 
-def _spell_some(names: Sequence[str], ranks: Sequence[int]) -> str:
+def _format_some(names: Sequence[str], ranks: Sequence[int]) -> str:
     """Spell which rank each of some names is, of many the first ones and the last rank."""
     said = [f"{name} is rank {rank}" for name, rank in zip(names, ranks[:MOST_NAMED], strict=False)]
     more = [f"and so on up to rank {ranks[-1]}"] if len(ranks) > MOST_NAMED else []
@@ -192,7 +192,7 @@ def _notes_on_parts(claims: Sequence[Claim]) -> Iterator[str]:
         is_counted = any(said.counted for one in same for said in one.evidence)
         if len(same) == len(ranks) > 1 and (is_merged or is_counted):
             what = "traces that were merged" if is_merged else "devices of one process"
-            said = _spell_some([one.part.name for one in same if one.part is not None], ranks)
+            said = _format_some([one.part.name for one in same if one.part is not None], ranks)
             yield f"{same[0].capture.directory.name} holds {len(same)} {what}: {said}."
 
 
@@ -467,7 +467,7 @@ def _notes_on_tables(
             (numbers & known, "apart from its capture"),
         ):
             if some:
-                what = f"{directory.name} holds small tables of {spell_ranks(some)}"
+                what = f"{directory.name} holds small tables of {format_ranks(some)}"
                 yield f"{what}, {why}; they were not read."
 
 

@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from itertools import compress, takewhile
 from pathlib import Path
 
-from timeline.errors import RankIdentityError, SourceError, spell_ids
+from timeline.errors import RankIdentityError, SourceError, format_ids
 from timeline.layers import Layer
 from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.sources.capture import NO_EXTENT, Capture, Claim, Extent
@@ -158,12 +158,12 @@ class FoundRun:
 
     def spelled(self) -> str:
         """Return its time and ranks for people."""
-        return f"{self.when}, {spell_ranks(self.ranks)}"
+        return f"{self.when}, {format_ranks(self.ranks)}"
 
 
-def spell_ranks(ranks: Collection[int]) -> str:
+def format_ranks(ranks: Collection[int]) -> str:
     """Return ranks for people, with their noun."""
-    return f"{'rank' if len(ranks) == 1 else 'ranks'} {spell_ids(ranks)}"
+    return f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ids(ranks)}"
 
 
 def group_into_runs(claims: Sequence[Claim], *, with_times: bool = False) -> list[FoundRun]:
@@ -355,7 +355,7 @@ def runs_of_one_time(runs: Sequence[FoundRun], root: Path) -> RankIdentityError 
     paths = [run.path or run.sources[0] for run in alike]
     top = root.resolve()
     names = [path.relative_to(top) if top in path.parents else path for path in paths]
-    said = [f"{name} ({spell_ranks(run.ranks)})" for name, run in zip(names, alike, strict=True)]
+    said = [f"{name} ({format_ranks(run.ranks)})" for name, run in zip(names, alike, strict=True)]
     if (more := len(alike) - MOST_PASSED) > 0:
         said[MOST_PASSED:] = [f"and {more} more"]
     first, second = (str(root / name) for name in names[:2])

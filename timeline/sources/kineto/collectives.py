@@ -20,9 +20,9 @@ from timeline.records.task_kinds import (
     POINT_TO_POINT,
     UNKNOWN_OP,
     collective_kind,
+    format_kind,
     function_parts,
     have_type,
-    spelled_kind,
 )
 from timeline.sources.common.identity import ProcessGroup, members_of, ranks_in
 from timeline.sources.decoders.event_columns import EventRows
@@ -128,7 +128,7 @@ def launched_op(launcher: str) -> str:
 
 
 def _op_of(name: str, does: str) -> str:
-    if does == UNKNOWN_OP and spelled_kind(name):
+    if does == UNKNOWN_OP and format_kind(name):
         return name
     return does or name
 
@@ -308,7 +308,7 @@ def build_ops(
 def _op_name(said: str, announced: str, of_kernel: str) -> str:
     """Return the first of what is said that tells what the op does."""
     given = [name for name in (said, announced, of_kernel) if name]
-    return next((name for name in given if spelled_kind(name)), given[-1])
+    return next((name for name in given if format_kind(name)), given[-1])
 
 
 def _name_as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool) -> Codes:

@@ -15,7 +15,7 @@ import numpy as np
 from timeline.columns.columns import ColumnTable, Int64, Rows, TableBuilder
 from timeline.columns.distinct import distinct, distinct_pairs, map_values, rows_by_value
 from timeline.columns.strings import StringPool
-from timeline.errors import spell_ids
+from timeline.errors import format_ids
 from timeline.layers import Layer
 from timeline.printable import printable
 from timeline.records.clock import Clock, ClockMove
@@ -88,7 +88,7 @@ from timeline.sources.kineto.tables import (
     tell_of_collectives,
 )
 from timeline.sources.source import Identity, ReadRequest
-from timeline.units import spell_count
+from timeline.units import format_count
 
 LAUNCH = "ac2g"
 _MEMORY_EVENT = "[memory]"
@@ -441,7 +441,7 @@ def _several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str,
     processes = len(distinct(calls.process))
     if len(devices) < 2 and processes < 2:
         return ()
-    used = f"its process used devices {spell_ids(devices)}"
+    used = f"its process used devices {format_ids(devices)}"
     if processes > 1:
         used = f"{processes} processes of its trace launch kernels, and nothing tells their ranks"
     return (
@@ -471,7 +471,7 @@ def _overrunning(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...
         return ()
     name = printable(strings[int(tasks.name[0])])
     return (
-        f"rank {rank}: {spell_count(len(tasks), 'task')} of the device cannot have run as long as "
+        f"rank {rank}: {format_count(len(tasks), 'task')} of the device cannot have run as long as "
         "recorded, because two or more whole kernels ran meanwhile on the same stream; each is cut "
         f"where the next task starts. The first is {name} on stream {tasks.stream[0]}.",
     )

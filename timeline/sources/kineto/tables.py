@@ -373,27 +373,27 @@ def _shapes(events: EventRows) -> Codes:
     """Return the shapes of inputs, written as for device tasks: `32,3;10`."""
     rows, dims = events.given("input_dims")
     found = np.full(len(events), NO_NAME, np.int32)
-    spelled = dims.of_others(lambda one: events.strings.code(_spelled_shapes(one)), NO_NAME)
+    spelled = dims.of_others(lambda one: events.strings.code(_format_shapes(one)), NO_NAME)
     found[rows] = spelled.astype(np.int32)
     return found
 
 
-def _spelled_shapes(dims: object) -> str:
+def _format_shapes(dims: object) -> str:
     """Return shapes as text, lists of tensors in brackets.
 
-    >>> _spelled_shapes([[32, 3], [], [[4], [5, 6]]])
+    >>> _format_shapes([[32, 3], [], [[4], [5, 6]]])
     '32,3;;[4;5,6]'
     """
     if not isinstance(dims, list):
         return ""
-    return ";".join(map(_spelled_shape, dims))
+    return ";".join(map(_format_shape, dims))
 
 
-def _spelled_shape(shape: object) -> str:
+def _format_shape(shape: object) -> str:
     if not isinstance(shape, list):
         return str(shape)
     if any(isinstance(one, list) for one in shape):
-        return f"[{_spelled_shapes(shape)}]"
+        return f"[{_format_shapes(shape)}]"
     return ",".join(map(str, shape))
 
 

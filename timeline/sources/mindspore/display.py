@@ -25,7 +25,7 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.sources.beside.file_kinds import CPU_LAYER
-from timeline.sources.beside.framework import spell_tensors, tensors_of
+from timeline.sources.beside.framework import format_tensors, tensors_of
 from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, EventRows
@@ -185,7 +185,7 @@ class _Tables:
         self._tasks[core].add(Tasks.of(count, values))
 
     def _names(self, events: EventRows, args: Sequence[Any]) -> Codes:
-        return self._strings.codes(map(_full_name, events.spelled_names(), args))
+        return self._strings.codes(map(_full_name, events.format_names(), args))
 
     def _about(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:
         """Return type, shapes and types of an operator, of the first event that has them."""
@@ -194,7 +194,7 @@ class _Tables:
             if not args:
                 return NO_NAME, NO_NAME, NO_NAME, NO_NAME
             kind, code = args.get("type"), self._strings.code
-            inputs, outputs, types = map(code, spell_tensors(tensors_of(args)))
+            inputs, outputs, types = map(code, format_tensors(tensors_of(args)))
             found = code(kind if isinstance(kind, str) else ""), inputs, outputs, types
             self._known[name] = found
         return found
@@ -215,7 +215,7 @@ class _Tables:
         self._host.add(HostEvents.of(len(events), values))
 
     def _add_steps(self, events: EventRows) -> None:
-        found = [_STEP.fullmatch(name.strip()) for name in events.spelled_names()]
+        found = [_STEP.fullmatch(name.strip()) for name in events.format_names()]
         rows = np.array([row for row, match in enumerate(found) if match], np.intp)
         matches = [match for match in found if match]
         self._unknown += len(found) - len(matches)

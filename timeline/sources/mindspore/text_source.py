@@ -11,7 +11,7 @@ import numpy as np
 
 from timeline.columns.columns import Int64
 from timeline.columns.strings import StringPool
-from timeline.errors import SourceError, spell_ids
+from timeline.errors import SourceError, format_ids
 from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -32,7 +32,7 @@ from timeline.sources.mindspore.records_builder import (
     find_hccl_files,
 )
 from timeline.sources.source import Identity, ReadRequest
-from timeline.units import spell_bytes
+from timeline.units import format_bytes
 
 _FIELDS = ("op_name", "stream_id", "start_time", "duration")
 _NO_LENGTH = b"N/A"
@@ -151,9 +151,9 @@ def cut_off_by_limit(
     at_megabyte = size_bytes > _MIB and size_bytes % _MIB <= OVERSHOOT_BYTES
     if not (at_limit or len(later) or (missing_ops > 0 and at_megabyte)):
         return (), ()
-    steps_lost = f"; steps {spell_ids(later.tolist())} have no device record" if len(later) else ""
+    steps_lost = f"; steps {format_ids(later.tolist())} have no device record" if len(later) else ""
     warning = (
-        f"rank {rank}: MindSpore cut off {path.name} ({spell_bytes(size_bytes)}) at its size "
+        f"rank {rank}: MindSpore cut off {path.name} ({format_bytes(size_bytes)}) at its size "
         f"limit, so the end of the run is missing{steps_lost}."
     )
     what, rows = "the unknown rest", 1

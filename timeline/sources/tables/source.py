@@ -15,7 +15,7 @@ from timeline.columns.distinct import distinct, distinct_pairs
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import only_open_at
 from timeline.columns.strings import NO_NAME, StringPool
-from timeline.errors import SourceError, spell_ids
+from timeline.errors import SourceError, format_ids
 from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
@@ -165,7 +165,7 @@ class KernelTableSource:
         if not absent or not len(records.steps):
             return []
         return [
-            f"rank {records.rank}: {path.name} has steps {spell_ids(absent)}, which no row of "
+            f"rank {records.rank}: {path.name} has steps {format_ids(absent)}, which no row of "
             f"{self.layout} belongs to."
         ]
 
@@ -194,7 +194,7 @@ class _Reading(LostRows):
         elif len(given) and given.min() != given.max():
             self.warn(
                 f"{files[0].path.name} has rows of devices "
-                f"{spell_ids(distinct(given).tolist())}, which are drawn as one."
+                f"{format_ids(distinct(given).tolist())}, which are drawn as one."
             )
         if self.identity.device is None:
             return rows

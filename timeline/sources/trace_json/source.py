@@ -36,7 +36,7 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.common.overlap_analysis import VendorOverlap, mark_unlisted_kernels
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
-from timeline.units import spell_count, spell_duration
+from timeline.units import format_count, format_duration
 
 _OF_ITERATION = re.compile(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.json")
 """Device, graph and iteration in the name of a trace of that iteration only."""
@@ -186,7 +186,7 @@ def _finish(
             table = move_table(table, -later_ns)
             row = match_tasks(records.tasks, table)
             warnings += (
-                f"rank {records.rank}: kernels start {spell_duration(abs(later_ns))} "
+                f"rank {records.rank}: kernels start {format_duration(abs(later_ns))} "
                 f"{'later' if later_ns > 0 else 'earlier'} in {kernel_tables[0].name} than in the "
                 "trace, which is drawn.",
             )
@@ -197,7 +197,7 @@ def _finish(
         records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
         if added := int((tasks.compute & ~listed).sum()):
             warnings += (
-                f"rank {records.rank}: {spell_count(added, 'kernel')} without a row in "
+                f"rank {records.rank}: {format_count(added, 'kernel')} without a row in "
                 f"{kernel_tables[0].name} count as computing, as the trace's own Overlap Analysis "
                 "counts them.",
             )
