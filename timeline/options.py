@@ -226,7 +226,7 @@ class ExportOptions:
     """Drawing and writing of a profile; a Selection chooses what is drawn.
 
     scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
-    never exceeded; 0 is no limit. max_events: most slices, samples and ends of arrows in it; None
+    never exceeded; 0 for none. max_events: most slices, samples and ends of arrows in it; None
     is what viewers can load, or any number without a limit of bytes. exact_steps: steps that stay
     exact when others do not; None chooses. csv: a file for the times of each rank and step, besides
     the timeline. report: an HTML report that is written too. causes: say why devices wait and
@@ -296,7 +296,7 @@ class ExportOptions:
         help="largest size of the file; 0 is none (default: 20MB)",
         metavar="SIZE",
         default="20MB",
-        read=_number("limit", parse_bytes, most=LARGEST_LIMIT, do="0 is no limit."),
+        read=_number("limit", parse_bytes, most=LARGEST_LIMIT, do="0 for none."),
         completion=Completion({"20MB": "the default", "0": "no limit"}),
     )
     max_events: int | None = option(
@@ -305,7 +305,7 @@ class ExportOptions:
         help="most slices, samples and ends of arrows in the file; 0 is any number (default: "
         "6M, or as many as a viewer's memory holds; none with --limit 0)",
         metavar="N",
-        read=_number("max-events", parse_count, most=LARGEST_LIMIT, do="0 is no limit."),
+        read=_number("max-events", parse_count, most=LARGEST_LIMIT, do="0 for none."),
         completion=Completion({"6M": "the default", "0": "no limit"}),
     )
     fit: Fit = option(

@@ -42,7 +42,7 @@ def starting_processes() -> Iterator[None]:
     """Start processes in a `with` block: they run nothing of the caller's, and cannot be ended.
 
     A new process would run the caller's script again, and its imports would answer Ctrl-C with a
-    traceback; it takes signals once it has begun. So would one that is told only half of what to
+    traceback; it takes signals once it has begun. So would one that gets only half of what to
     do, because this process was interrupted.
     """
     main = sys.modules["__main__"]

@@ -92,12 +92,12 @@ _LEFT_OUT = "Run it without --keep-going, for one of the --ranks, to see each re
 def check_any(
     sources: Sequence[Source], failures: Mapping[int, str], path: Path, do: str = _LEFT_OUT
 ) -> None:
-    """Make sure that leaving ranks out left any.
+    """Raise an error if no rank is left.
 
-    failures: why ranks are left out, the first of which is told. do: how to see the others.
+    failures: why ranks are left out; the error names the first. do: how to see the others.
 
     Raises:
-        SourceError: it did not.
+        SourceError: no rank is left.
     """
     if not sources:
         raise SourceError(

@@ -293,8 +293,8 @@ def notes_of(
 ) -> Notes | None:
     """Return notes for whoever opens the file; None if nothing is wrong or missing.
 
-    Records that only repeat others, or arrows to what was not asked for, are no reason for notes,
-    but are told where there are any.
+    Records that only repeat others, or arrows to what was not asked for, need no notes of
+    their own, but are listed.
     """
     merged = [row for row in resolutions if row.merged]
     lossy = any(omission.loss for omission in omissions)

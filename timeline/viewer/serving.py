@@ -196,7 +196,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send_file(file, kind or "application/octet-stream")
 
     def _send_file(self, file: Path, kind: str) -> bool:
-        """Stream a file; return False if it is no longer there."""
+        """Stream a file; return False if it is gone."""
         try:
             stream = file.open("rb")
         except OSError:

@@ -323,7 +323,7 @@ def _plot(
 
     ids, labels: of the columns, whose axis is called by the noun; labels are ids if not given.
     most: the top of the axis. more: `unit` of the axis, which is of time if not given; `says`, how
-    what is under the pointer is told.
+    values under the pointer are shown.
     """
     return {
         "is": "plot",

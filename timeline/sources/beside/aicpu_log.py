@@ -130,7 +130,7 @@ def type_of_name(name: str) -> str:
 
 
 def _tasks_of_text(data: bytes, losses: LossLog) -> Iterator[_Task]:
-    """Return tasks: each a record of its thread, behind one of its operator if that is given."""
+    """Return tasks: each a record of its thread, behind one of its operator if there is one."""
     operator: str | None = None
     for number, part in enumerate(_RECORD_END.split(data), 1):
         text = part.decode("utf-8", "replace")

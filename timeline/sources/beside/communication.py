@@ -274,7 +274,7 @@ def _links(
 ) -> VendorLinks:
     """Return the sums of each kind of op; where there are none, the ops themselves.
 
-    What stays on its own rank is no link; what has no size or time is noted.
+    What stays on its own rank is not a link; what has no size or time is noted.
     """
     summed = {step for (name, _, step), *_ in links if name.endswith(_TOTAL)}
     rows = []

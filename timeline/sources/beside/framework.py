@@ -283,7 +283,7 @@ def _json_code(tensors: list[dict[str, Any]], into: TablesBuilder) -> int:
 def sizes_of_shape(value: object) -> list[int] | None:
     """Return the sizes of a shape that is a list or a string such as `32,3` or `[32, 3]`.
 
-    None if it is neither, or a size is no number of 64 bits.
+    None if it is neither, or a size is not a number of 64 bits.
     """
     parts: Sequence[object]
     if isinstance(value, str):

@@ -245,7 +245,7 @@ def read_overlap_events(
         device: the one whose processes are meant; None is all.
 
     Raises:
-        SourceError: the file cannot be read, or is no trace.
+        SourceError: the file cannot be read, or is not a trace.
     """
     from timeline.sources.common.trace_names import device_of  # which decodes traces
 

@@ -241,7 +241,7 @@ def _message_types() -> tuple[_Message, _Message]:
                 name=called,
                 number=number,
                 label=field_type.LABEL_REPEATED if called in _LISTS else field_type.LABEL_OPTIONAL,
-                # Text that is no UTF-8 would be refused as a string.
+                # Text that is not UTF-8 would be refused as a string.
                 type=field_type.TYPE_BYTES if called in _TEXTS else field_type.TYPE_INT64,
             )
     pool = descriptor_pool.DescriptorPool()

@@ -63,7 +63,7 @@ def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     """Read a step trace, whose times are ticks of 10 ns of the device counter.
 
     A step starts where the one before ends, so it holds the wait for data. The last row, which is
-    the mean of the others, is no step: its number is a dash or 0. A FP or BP point
+    the mean of the others, is not a step: its number is a dash or 0. A FP or BP point
     of 0 means that there is none. Reduce columns come in threes, in either order, so they are known
     by their suffixes; a start of 0 means that the step has no such reduce.
 

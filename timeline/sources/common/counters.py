@@ -297,7 +297,7 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
 class CounterReader:
     """Collects samples, and numbers the series that they are of.
 
-    strange: how many have a value that is given and is no number.
+    strange: how many have a value that is not a number.
     """
 
     strange: int = 0

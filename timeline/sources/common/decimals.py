@@ -80,10 +80,10 @@ def interval_ns(starts: Sequence[bytes], durations: Sequence[bytes]) -> tuple[In
 
     Args:
         starts: n texts such as ``b'"1736408883688177.930"'`` or ``b'56635864664.91'``.
-        durations: n texts; an empty one is no length.
+        durations: n texts; an empty one is not a length.
 
     Returns:
-        start_ns, end_ns: (n,) int64, NO_TIME where a text is no number.
+        start_ns, end_ns: (n,) int64, NO_TIME where a text is not a number.
     """
     lengths = _split([text or b"0" for text in durations])
     return _interval_ns(_split(starts), lengths, _PARTS_IN_NS)
@@ -202,8 +202,8 @@ def interval_ns_of_milliseconds(
 ) -> tuple[Int64, Int64]:
     """Start and end of intervals whose start and duration are decimal milliseconds.
 
-    Rounded as `interval_ns` does; NO_TIME where a text is no number, or one so large that a sum of
-    two would not fit 64 bits.
+    Rounded as `interval_ns` does; NO_TIME where a text is not a number, or one so large that a
+    sum of two would not fit 64 bits.
     """
     lengths = _of_milliseconds([text or b"0" for text in durations])
     return _interval_ns(_of_milliseconds(starts), lengths, _PARTS_OF_MILLISECONDS)

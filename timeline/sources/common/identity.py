@@ -267,7 +267,7 @@ def read_groups_text(text: str, path: Path) -> list[ProcessGroup]:
     """Return the groups in the metadata of a database, which holds them as JSON.
 
     Raises:
-        SourceError: it is no JSON.
+        SourceError: it is not JSON.
     """
     try:
         return _groups(orjson.loads(text))

@@ -51,7 +51,7 @@ class LossLog:
         self._found[what] = (before + rows, first)
 
     def add_lines(self, what: str, lines: Int64) -> None:
-        """Note rows by the lines that they are on, in order; none is no damage."""
+        """Note rows by the lines that they are on, in order; no lines mean no damage."""
         if len(lines):
             self.add(what, f"line {lines[0]}", len(lines))
 

@@ -542,7 +542,7 @@ class EventRows:
         return made
 
     def ids(self, default: int | Int64, *args: str) -> Int64:
-        """Read ids or amounts, of several args the first that is given; see `number`.
+        """Read ids or amounts, of several args the first one present; see `number`.
 
         default: for rows that give none; and for values that are not ids, if it is one number.
         """

@@ -93,7 +93,7 @@ def read_members(
 ) -> Iterator[Member]:
     """Return the members of an open archive.
 
-    count_read: is told how many bytes of a tar are read, those of skipped members too.
+    count_read: called with how many bytes of a tar are read, those of skipped members too.
 
     Raises:
         SourceError: the archive is damaged, or ends before its end.

@@ -298,7 +298,7 @@ class _WholeBlocks(io.BufferedReader):
 
 
 class _Content(io.RawIOBase):
-    """Compressed content, whose damage is told with the byte of the file."""
+    """Compressed content, whose damage is reported with the byte of the file."""
 
     def __init__(
         self,
@@ -372,7 +372,7 @@ def files_by_name(directory: Path) -> dict[str, Path]:
 def find_file(directory: Path, name: str) -> Path | None:
     """Find an entry by plain name in a directory, packed or not; None without any.
 
-    Of what is no file the plain name wins, so that whoever opens it learns that it is none.
+    If neither is a file, the plain name wins: opening it says so.
     """
     there = [path for path in (directory / name, directory / (name + _PACKED)) if lies_there(path)]
     return next((path for path in there if path.is_file()), there[0] if there else None)
@@ -491,7 +491,7 @@ def member_parts(name: str, archive: Path) -> tuple[str, ...]:
     """Return a member's name as directories and a file; empty for what is of no use.
 
     Raises:
-        SourceError: it leads out of the directory, or is no name for a file.
+        SourceError: it leads out of the directory, or is not a name of a file.
     """
     # Bytes of a name that are no text are shown as such.
     spelled = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\\", "/")

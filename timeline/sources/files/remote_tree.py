@@ -351,7 +351,7 @@ class RemoteTree:
             draft.unlink(missing_ok=True)
 
     def fetch_small(self, paths: Iterable[Path]) -> None:
-        """Fetch those of some files together that are small; what fails is told to whom it may be.
+        """Fetch those of some files together that are small; failures are reported to the caller.
 
         One after the other they would mostly wait for answers.
         """

@@ -212,7 +212,7 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
 
     Raises:
         NoProfileError: there is none.
-        SourceError: the path does not exist, is no file or directory, or one cannot be read.
+        SourceError: the path does not exist, is neither file nor directory, or one cannot be read.
     """
     if not path.exists():
         raise SourceError(path, f"does not exist{_sibling_like(path)}", do="Check the PATH.")
@@ -333,7 +333,7 @@ def _renamed_tables(path: Path) -> Iterator[str]:
 
 
 class _Walk:
-    """One walk through directories; what is no capture gathers on the way."""
+    """One walk through directories; files outside captures gather on the way."""
 
     def __init__(self, unreadable: list[SourceError] | None) -> None:
         self.empty: list[Path] = []
@@ -455,7 +455,7 @@ def _may_hold_others(capture: Capture) -> bool:
 
 
 def _without_poorer(found: list[Capture]) -> list[Capture]:
-    """Drop tables above something richer, and what is no richer below a framework's tables."""
+    """Drop tables above something richer, and what is not richer below a framework's tables."""
     captures = _without_decoded_logs(_without_bare_tables(_without_inner_jobs(found)))
     above_rich = _above(one for one in captures if one.format.kind not in _POOR)
     above_any = above_rich | _above(one for one in captures if one.format.kind is FormatKind.TABLES)

@@ -130,7 +130,7 @@ class ReplicaSource(SourceAround):
     """A source of one of several replicas, whose groups are numbered inside the replica.
 
     A group is local to its replica where it has the rank of the capture, no rank that a replica
-    has not, and the run is as large as the replica, as far as these are told. Groups of experts
+    has not, and the run is as large as the replica, as far as these are known. Groups of experts
     may span replicas, and stay.
     """
 

@@ -50,7 +50,7 @@ def discover_unpacked(
     databases. People see the names that files have where they are packed.
 
     Args:
-        report: is told how far unpacking is.
+        report: called with how far unpacking is.
         finding: what is asked of finding captures.
         executor: the address of others that will read the profile; they cannot see what is
             unpacked here.

@@ -96,7 +96,7 @@ def with_remote_files(found: Discovered, *, elsewhere: bool) -> Discovered:
 class RemoteSource(SourceAround):
     """A source whose files are fetched when they are read, those that no layer needs never.
 
-    What cannot be fetched is no damage of one file that the rest can do without: it fails the rank.
+    A file that cannot be fetched fails the rank, even one that damage could spare.
     """
 
     directory: RemotePath

@@ -36,7 +36,7 @@ def named_time(claim: Claim) -> Extent:
 def recorded_time(claim: Claim) -> Extent:
     """Return start and end of a capture by its files, in wall time.
 
-    A file that cannot be read tells nothing: its capture is no worse for that.
+    A file that cannot be read tells nothing: its capture ranks as before.
     """
     with contextlib.suppress(SourceError):
         found = claim.capture.format.recorded_time(claim.capture)

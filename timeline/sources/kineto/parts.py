@@ -202,7 +202,7 @@ def _read_processes(path: Path) -> list[_Process]:
 
 
 def _add(parts: Sequence[EventColumns], processes: _Processes) -> None:
-    """Take in what events tell of their processes."""
+    """Take in what events say about their processes."""
     for events in parts:
         spans = EventRows(events, np.flatnonzero(events.phase == COMPLETE))
         place = spans.by_lane(np.int64, lambda pid, _: processes[pid].place)

@@ -296,7 +296,7 @@ class _Reader:
         ends = ArrowEnds.empty() if self._is_moved else self._arrow_ends.build()
         launches = find_launches(tasks, origins, self._calls.build(), ends)
         calls, task_call = launches.calls, launches.task_call
-        # Versions from 2.0 to 2.1 write the correlation as External id, which is no operator then.
+        # Versions 2.0 and 2.1 write the correlation as External id, which is not an operator then.
         not_named = origins.external == tasks.connection
         if launches.names_calls:
             not_named |= tasks.connection == NO_ID
@@ -337,7 +337,7 @@ class _Reader:
         )
 
     def _add_descriptions(self, events: EventRows) -> Int64:
-        """Note what the args of events tell of collectives: the row of each, NO_ID for nothing."""
+        """Note what args of events say about collectives: the row of each, NO_ID for nothing."""
         rows = np.full(len(events), NO_ID, np.int64)
         telling = np.flatnonzero(tell_of_collectives(events))
         rows[telling] = self._told.rows + np.arange(len(telling))
@@ -376,7 +376,7 @@ class _Reader:
     ) -> tuple[Tasks, CommunicationOps, Descriptions]:
         """Return the tasks, those that communicate marked as not computing, their ops and args.
 
-        own: (n,) the row of what each task itself tells of its collective.
+        own: (n,) the row of what each task itself says about its collective.
         """
         rows = find_communicating(tasks, self._strings)
         announced, described = self._announced.build().of_calls(task_call[rows], calls)

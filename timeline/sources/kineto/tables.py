@@ -233,7 +233,7 @@ def _table_of_category(category: str) -> int:
 
 
 def tell_of_collectives(events: EventRows) -> Bool:
-    """Return which events have args that tell of a collective."""
+    """Return which events have args about a collective."""
     told = events.are_given("collective") | events.are_given("group")
     return told | events.are_given("communicator")
 

@@ -120,7 +120,7 @@ def read_display(path: Path, strings: StringPool, rank: int) -> Display:
     """Read a display; the process and thread numbers say what a row is.
 
     Raises:
-        SourceError: the file cannot be read, is no trace, or holds no event that can be decoded.
+        SourceError: the file cannot be read, is not a trace, or holds no event that can be decoded.
     """
     damage, tables = LossLog(path), _Tables(strings)
     held = EventBatch(DISPLAY, strings, counters=False)

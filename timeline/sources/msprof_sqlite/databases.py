@@ -225,7 +225,7 @@ class ParsedDatabases:
         """Return the first of the tables that is there: versions name some of them differently.
 
         Raises:
-            SourceError: the file is no SQLite database.
+            SourceError: the file is not a SQLite database.
         """
         return self._table(self.device / file, names, None)
 
@@ -235,7 +235,7 @@ class ParsedDatabases:
         """Return the first of the host's tables that is there, only rows that hold these numbers.
 
         Raises:
-            SourceError: the file is no SQLite database.
+            SourceError: the file is not a SQLite database.
         """
         return self._table(self.host / file, names, where)
 
