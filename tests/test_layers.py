@@ -123,9 +123,7 @@ CHANGES = {
         SliceKind.LONG_TASK,
         [integers("task_id", tasks.task, NO_ID)],
     )
-    drawing.painter.add_flat_row(
-        "All streams", drawing.add_row(), 0, drawn, records.strings, records.rank, "All of them."
-    )
+    drawing.painter.add_flat_row("All streams", drawing.add_row(), 0, drawn, "All of them.")
 
 
 PAINTERS: Mapping[Layer | None, PaintLayer] = {

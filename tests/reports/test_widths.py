@@ -23,7 +23,6 @@ COMMANDS = (
     "{one} --verdict -v",
     "compare {one} {two} -o {out}/c.pftrace --force",
     "compare {one} {two} -o {out}/d.pftrace --force -v --kind detail --limit 50KB",
-    "show {out}/a.pftrace -v",
     "{one} --ranks 99",
     "{one} --graphs 99",
     "{one} --report x.pdf",

@@ -316,7 +316,7 @@ class _Comparer:
                 ("io.tlexport.new", str(self._new.path)),
                 ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
                 ("io.tlexport.limited_by", kept.limited_by or "nothing"),
-                *filed.attributes(),
+                *filed.attributes(self._options.limit_bytes),
             ),
             notes_of(self._warnings, kept.omissions, rows, limited_by=kept.limited_by),
             VerdictRow(WHAT_CHANGED, filed.sentences),

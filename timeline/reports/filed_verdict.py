@@ -24,6 +24,8 @@ CHECKSUM = "io.tlexport.verdict_crc32"
 """The attribute that holds the CRC-32 of its UTF-8, in decimal digits."""
 MOST_BYTES = 128 * 1024
 """Of the text in UTF-8."""
+PART_OF_LIMIT = 8
+"""The text takes at most one part in this many of the size limit of a file."""
 SCHEMA = 1
 """Raised when a reader of today could not read the text."""
 MOST_ROWS = 2_000
@@ -145,12 +147,13 @@ class FiledVerdict:
     def _repr_html_(self) -> str:
         return paragraph_html(*str(self).splitlines())
 
-    def attributes(self, most_bytes: int = MOST_BYTES) -> tuple[tuple[str, str], ...]:
-        """Return the attributes of a file that hold the verdict, within a number of bytes.
+    def attributes(self, limit_bytes: int = 0) -> tuple[tuple[str, str], ...]:
+        """Return the attributes that hold the verdict in a file of limited size, 0 for no limit.
 
         The middle rows of the largest table are left out first, then tables, then lines but for
         the sentences, then sentences from the last one on; the first is always there.
         """
+        most_bytes = min(MOST_BYTES, limit_bytes // PART_OF_LIMIT) if limit_bytes else MOST_BYTES
         filed: FiledVerdict | None = self
         text = b""
         while filed is not None and len(text := filed._text()) > most_bytes:

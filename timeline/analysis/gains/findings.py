@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.gains.mends import Mends, Part, split_odd
+from timeline.analysis.gains.mends import LEAST_BEFORE, Mends, Part, split_odd
 from timeline.analysis.gains.replay import Played, RecordedRank, Replay
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
@@ -427,10 +427,14 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
     yield from _of_absent(mends)
     yield from _of_links(run, mends)
     odd_steps = np.zeros(steps, np.bool_)
-    odd_steps[~run.is_cut] = split_odd(run.step_times_ns[~run.is_cut], in_order=True)
-    if odd_steps.any():
-        odd = np.append(odd_steps, False)[parts.step]
-        yield from _of_steps(run, mends, odd, tuple(run.step_numbers[odd_steps].tolist()))
+    odd = split_odd(run.step_times_ns[~run.is_cut], in_order=True)
+    odd_steps[~run.is_cut] = odd
+    half = len(odd) // 2
+    goes_on = half >= LEAST_BEFORE and not odd[:half].any()
+    # Of two halves, neither is odd, unless the second one begins a slowdown.
+    if odd.any() and (2 * np.count_nonzero(odd) != len(odd) or goes_on):
+        is_odd = np.append(odd_steps, False)[parts.step]
+        yield from _of_steps(run, mends, is_odd, tuple(run.step_numbers[odd_steps].tolist()))
     late_ns = mends.late_data(int(np.median(run.step_times_ns)) if steps else run.recording_ns)
     yield from _candidates(FindingKind.STARVED, None, None, Cause.INPUT, late_ns)
     yield from _candidates(FindingKind.SLOW_HOSTS, None, None, Cause.HOST, mends.stalls())
