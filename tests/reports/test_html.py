@@ -500,8 +500,9 @@ def test_tables_sort_and_search_by_keyboard(opened: Open) -> None:
     shown = opened(render_export_page(made_report(1, 1)))
     heading = shown.locator("#operators-by-type th", has_text="Wait before")
     head = heading.get_by_role("button")
-    cells = """() => [...document.querySelectorAll('#operators-by-type td:last-child')]
-      .map((cell) => Number(cell.dataset.v ?? cell.textContent))"""
+    place = heading.evaluate("(cell) => cell.cellIndex + 1")
+    cells = f"""() => [...document.querySelectorAll('#operators-by-type td:nth-child({place})')]
+      .map((cell) => Number(cell.textContent.replace(/[^0-9.]/g, '')))"""
     head.focus()
     shown.keyboard.press("Enter")
     falling = shown.evaluate(cells)
