@@ -18,8 +18,8 @@ from timeline.sources.decoders.json_events import EventBatch, Scanner, read_even
 
 MEGABYTE = 1 << 20
 BLOCK_BYTES = 1 << 16
-UNPACKED_BYTES = 24 * MEGABYTE
-MOST_BYTES = 16 * MEGABYTE
+UNPACKED_BYTES = 8 * MEGABYTE
+MOST_BYTES = 6 * MEGABYTE
 EVENT = b'{"ph":"X","name":"a","pid":1,"tid":1,"ts":1,"dur":1}'
 SWOLLEN = {
     "blanks between events": (b"[" + EVENT, b" ", b"," + EVENT + b"]"),
@@ -36,7 +36,7 @@ def events_in(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[[Path], int]:
     """Read a file with smaller bounds, and count its events."""
-    monkeypatch.setattr(json_events, "MOST_EVENT_BYTES", MEGABYTE)
+    monkeypatch.setattr(json_events, "MOST_EVENT_BYTES", MEGABYTE // 4)
     if request.param and Scanner is None:
         pytest.skip("the package was built without a compiler")
     if not request.param:
