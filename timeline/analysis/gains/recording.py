@@ -41,8 +41,6 @@ LONG_NS = 200_000
 """
 ALL_OF = 0.9
 """Share of an interval that must be busy to count as all of it."""
-_FREES = ("cudaFree", "hipFree", "musaFree")
-"""Calls that wait for the device and then free its memory."""
 COARSEST_NS = 1_000
 """Coarsest unit to which profilers round the starts of tasks."""
 DOUBLE_NS = 300
@@ -262,12 +260,8 @@ def _after_waits(times_ns: Int64, waits_end_ns: Int64) -> Int64:
 
 
 def _innermost_waits(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
-    """Return the innermost calls that waited for the device, and the items they waited for.
-
-    Calls that free memory of a GPU wait too, and then take their own time.
-    """
-    frees = [code for name in _FREES if (code := records.strings.find(name)) is not None]
-    calls, item = waits_for_device(records, items, frees)
+    """Return the innermost calls that waited for the device, and the items they waited for."""
+    calls, item = waits_for_device(records, items)
     host = records.host
     order = np.lexsort((-host.end_ns[calls], host.start_ns[calls], host.thread[calls]))
     waits = calls[order]

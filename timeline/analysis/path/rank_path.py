@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -97,6 +96,9 @@ WAIT_SLACK_NS = 1_000
 """An event wait may begin this long before the recorded end of the previous task."""
 _EVENT_WAIT = ("eventwait", "event_wait")
 """Types and names of tasks with which a stream waits for another one."""
+
+_FREES = ("cudaFree", "hipFree", "musaFree")
+"""Calls that wait for the device and then free its memory."""
 
 
 def ordered_items(records: Records) -> DeviceItems:
@@ -207,17 +209,16 @@ def item_collectives(records: Records, selected: Bool, items: DeviceItems) -> Co
     return collectives
 
 
-def waits_for_device(
-    records: Records, items: DeviceItems, also: Sequence[int] = ()
-) -> tuple[Rows, Rows]:
+def waits_for_device(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
     """Return the host calls that waited until an item had ended, and that item.
 
     In order of the ends of calls; of several items the last one that ended before the call did.
-    also: codes of the names of more calls that wait.
+    Calls that free memory of a GPU wait too, and then take their own time.
     """
-    host = records.host
-    names = names_waiting_for_device(records.strings)
-    calls = np.flatnonzero(np.isin(host.name, [*names, *also]))
+    host, strings = records.host, records.strings
+    frees = [code for name in _FREES if (code := strings.find(name)) is not None]
+    names = [*names_waiting_for_device(strings), *frees]
+    calls = np.flatnonzero(np.isin(host.name, names))
     calls = calls[np.argsort(host.end_ns[calls], kind="stable")]
     item = _Ends(items, np.arange(len(items))).before(host.end_ns[calls])
     waited = (item >= 0) & (items.end_ns[item] >= host.start_ns[calls])
