@@ -33,14 +33,15 @@ def test_no_device_is_called_idle_where_compute_tasks_are_missing(tmp_path: Path
     assert "Waiting for data: 85.84 ms per step" in said
 
 
-def test_what_tables_alone_tell_of_a_pipeline_is_said_without_findings(tmp_path: Path) -> None:
-    """Half of a step is spent in receives; without tasks nothing can be replayed."""
+def test_tables_alone_say_which_stage_limits_a_pipeline(tmp_path: Path) -> None:
+    """Half of a step is spent in receives; without tasks that is all that is found."""
     report = export_of("mindspore-cluster-steps", tmp_path)
     said = list(report.verdict.sentences())
     assert any(line.startswith("Pipeline stages wait for each other") for line in said)
     assert any(line.startswith("Ranks wait 50% of a step in receives") for line in said)
     verdict = report.to_dict()["verdict"]
-    assert verdict["findings"] == []
+    assert [one["kind"] for one in verdict["findings"]] == ["pipeline"]
+    assert said[0] == verdict["findings"][0]["sentence"]
     assert verdict["replay"]["reason"] == "what ran is not recorded task by task"
 
 

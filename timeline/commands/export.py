@@ -277,7 +277,7 @@ def _describe(
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
     filed = found.filed()
-    verdict = filed.attributes(options.limit_bytes)
+    verdict = filed.attributes()
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
     ranks = [facts.rank for facts in joined.facts]
