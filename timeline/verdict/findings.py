@@ -309,7 +309,7 @@ class _Phrases:
             selected = self.ranks[0] in self.words.on_disk
             where = "selected" if selected else "in this profile"
             return f"Rank {self.ranks[0]}, which is not {where},"
-        return f"Ranks {list_numbers(self.ranks)}"
+        return f"Ranks {_listed(self.ranks)}"
 
     @property
     def in_steps(self) -> str:
@@ -319,7 +319,7 @@ class _Phrases:
             return ""
         if self.is_from_then_on:
             return f" from step {steps[0]} on"
-        return f" in step{'s' if len(steps) > 1 else ''} {list_numbers(steps)}"
+        return f" in step{'s' if len(steps) > 1 else ''} {_listed(steps)}"
 
     @property
     def is_from_then_on(self) -> bool:
@@ -368,7 +368,7 @@ class _Phrases:
             return "computing"
         if len(ranks) in (0, len(self.words.numbers)):
             return "all ranks compute longer"
-        return f"rank{'s' if len(ranks) > 1 else ''} {list_numbers(ranks)} " + (
+        return f"rank{'s' if len(ranks) > 1 else ''} {_listed(ranks)} " + (
             "compute longer" if len(ranks) > 1 else "computes longer"
         )
 
@@ -432,7 +432,7 @@ def _slow_steps(phrases: _Phrases) -> str:
         who = phrases.who_computes
         return f"{'the rank computes longer' if who == 'computing' else who}{phrases.in_steps}"
     step = "Step" if len(steps) == 1 else "Steps"
-    return f"{step} {list_numbers(steps)} {takes} {longer} ({why})"
+    return f"{step} {_listed(steps)} {takes} {longer} ({why})"
 
 
 def _starved(phrases: _Phrases) -> str:
@@ -463,14 +463,9 @@ def _slow_link(phrases: _Phrases) -> str:
 
 
 def _pipeline(phrases: _Phrases) -> str:
-    steps = max(phrases.evidence["steps"], 1)
-    took_ns, even_ns = phrases.finding.took_ns, phrases.finding.took_ns - phrases.finding.less_ns
-    took, even = (
-        format_like(round(ns / steps), round(took_ns / steps)) for ns in (took_ns, even_ns)
-    )
-    return (
-        f"{phrases.rank} limit the pipeline: they compute {took} per step, {even} were stages even"
-    )
+    steps, finding = max(phrases.evidence["steps"], 1), phrases.finding
+    took_ns, even_ns = finding.took_ns, finding.took_ns - finding.less_ns
+    return pipeline_text(phrases.ranks or (), round(took_ns / steps), round(even_ns / steps))
 
 
 def _exposed(phrases: _Phrases) -> str:
@@ -515,10 +510,25 @@ def _all_of(ranks: int) -> str:
     return {1: "The rank", 2: "Both ranks"}.get(ranks, f"All {ranks} ranks")
 
 
-def list_numbers(numbers: Sequence[int]) -> str:
+def pipeline_text(ranks: Sequence[int], took_ns: int, even_ns: int) -> str:
+    """Return that the stage of some ranks limits the pipeline.
+
+    took_ns: what they compute in a step. even_ns: the same if stages were even.
+    """
+    took, even = format_like(took_ns, took_ns), format_like(even_ns, took_ns)
+    noun, limits, compute = "ranks", "limit", "they compute"
+    if len(ranks) == 1:
+        noun, limits, compute = "rank", "limits", "it computes"
+    return (
+        f"{noun} {_listed(ranks)} {limits} the pipeline: {compute} {took} per step, {even} "
+        "were stages even"
+    )
+
+
+def _listed(numbers: Sequence[int]) -> str:
     """Return numbers as a list with runs, cut where it is long.
 
-    >>> list_numbers((1, 2, 3, 7))
+    >>> _listed((1, 2, 3, 7))
     '1-3, 7'
     """
     return format_ids(numbers, most=MOST_NAMED, shortest_run=2).replace(",", ", ")

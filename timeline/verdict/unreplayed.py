@@ -20,7 +20,7 @@ from timeline.tables.table import Table
 from timeline.units import format_flop, format_like, format_share, format_short
 from timeline.verdict.advice import mean_intervals, mean_rows
 from timeline.verdict.figures import Figures
-from timeline.verdict.findings import ReportedFinding, list_numbers
+from timeline.verdict.findings import ReportedFinding, pipeline_text
 from timeline.verdict.mean_step import are_of_ordinary_steps, mean_steps
 
 LEAST_SHARE = 0.5
@@ -137,10 +137,7 @@ def find_uneven_stages(figures: Figures) -> ReportedFinding | None:
     if share < NOTABLE:
         return None
     gain_ns = steps * (took_ns - even_ns)
-    took, even = format_like(took_ns, took_ns), format_like(even_ns, took_ns)
-    limits = "limits" if len(ranks[slowest]) == 1 else "limit"
-    compute = "it computes" if len(ranks[slowest]) == 1 else "they compute"
-    rank = "rank" if len(ranks[slowest]) == 1 else "ranks"
+    text = pipeline_text(ranks[slowest], took_ns, even_ns)
     return ReportedFinding(
         FindingKind.PIPELINE,
         tuple(sorted(ranks[slowest])),
@@ -153,8 +150,7 @@ def find_uneven_stages(figures: Figures) -> ReportedFinding | None:
         Basis.BOUND,
         True,
         {"took_ns": steps * took_ns, "less_ns": gain_ns, "steps": steps, "stage": slowest},
-        f"{rank} {list_numbers(ranks[slowest])} {limits} the pipeline: {compute} {took} per step, "
-        f"{even} were stages even: at most {format_share(share, 1)} to win",
+        f"{text}: at most {format_share(share, 1)} to win",
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.gains.mends import LEAST_BEFORE, Mends, Part, split_odd
+from timeline.analysis.gains.mends import Mends, Part, split_odd
 from timeline.analysis.gains.replay import Played, RecordedRank, Replay
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
@@ -155,9 +155,9 @@ class Run:
 
     @property
     def is_linked(self) -> bool:
-        """Return whether several ranks are recorded to take part in the same communication op."""
+        """Return whether ranks are recorded to share a communication op, or there is only one."""
         ops = np.concatenate([distinct(rank.ops.op) for rank in self.ranks])
-        return len(distinct(ops)) < len(ops)
+        return len(self.ranks) == 1 or len(distinct(ops)) < len(ops)
 
 
 @dataclass(frozen=True)
@@ -257,13 +257,20 @@ class _Search:
 
     def _gains_of_levers(self, mended_ns: Int64) -> list[Finding]:
         """Return the levers with notable gains, the largest further gain first."""
-        levers, nothing_ns = list[Finding](), np.zeros_like(mended_ns)
-        is_linked = len(self._run.ranks) == 1 or self._run.is_linked
-        for lever in _levers(self._mends, is_whole=self._run.is_whole and is_linked):
+        levers, steps_ns = list[Finding](), (np.zeros_like(mended_ns), mended_ns)
+        # Where the lever is communication, waiting for ranks that are not recorded is part of what
+        # it wins.
+        waiting_ns, in_time_ns = (
+            [self._total_ns(less_ns, in_time=in_time) for less_ns in steps_ns]
+            for in_time in (False, True)
+        )
+        for lever in _levers(self._mends, is_whole=self._run.is_whole and self._run.is_linked):
+            waits = lever.kind is FindingKind.EXPOSED_COMMUNICATION
             alone, further = (
-                self._play_lever(lever, less_ns, pulled=False).total_ns
-                - self._play_lever(lever, lever.on_top_of(less_ns), pulled=True).total_ns
-                for less_ns in (nothing_ns, mended_ns)
+                before_ns - self._total_ns(lever.on_top_of(less_ns), in_time=True)
+                for before_ns, less_ns in zip(
+                    waiting_ns if waits else in_time_ns, steps_ns, strict=True
+                )
             )
             # What it wins alone may be the loss that a fault above it explains.
             if further >= NOTABLE * self._run.recording_ns:
@@ -278,16 +285,15 @@ class _Search:
             return [*sure, *unsure]
         return levers
 
-    def _play_lever(self, lever: _Candidate, less_ns: Int64, *, pulled: bool) -> Played:
-        """Play the run with a lever pulled or not; less_ns: how much less time the parts take.
+    def _total_ns(self, less_ns: Int64, *, in_time: bool) -> int:
+        """Return how long the run takes if its parts take so much less time, (parts,).
 
-        Ranks that are not recorded arrive as much sooner as those that are. Where the lever is
-        communication, waiting for them is part of what it wins.
+        in_time: whether ranks that are not recorded come no later than those that are.
         """
         sooner_ns = self._mends.sooner_ns(less_ns)
-        if pulled or lever.kind is not FindingKind.EXPOSED_COMMUNICATION:
+        if in_time:
             sooner_ns[1][self._replay.pinned] += self._run.recording_ns
-        return self._replay.play(sooner_ns)
+        return self._replay.play(sooner_ns).total_ns
 
     def _losses(self, candidates: Sequence[_Candidate]) -> tuple[list[Finding], Int64]:
         """Return the losses, one on top of the other, and the time saved per part."""
@@ -427,12 +433,9 @@ def _faults(run: Run, mends: Mends) -> Iterator[_Candidate]:
     yield from _of_absent(mends)
     yield from _of_links(run, mends)
     odd_steps = np.zeros(steps, np.bool_)
-    odd = split_odd(run.step_times_ns[~run.is_cut], in_order=True)
-    odd_steps[~run.is_cut] = odd
-    half = len(odd) // 2
-    goes_on = half >= LEAST_BEFORE and not odd[:half].any()
-    # Of two halves, neither is odd, unless the second one begins a slowdown.
-    if odd.any() and (2 * np.count_nonzero(odd) != len(odd) or goes_on):
+    whole_ns = run.step_times_ns[~run.is_cut]
+    odd_steps[~run.is_cut] = split_odd(whole_ns, in_order=True, fewer=True)
+    if odd_steps.any():
         is_odd = np.append(odd_steps, False)[parts.step]
         yield from _of_steps(run, mends, is_odd, tuple(run.step_numbers[odd_steps].tolist()))
     late_ns = mends.late_data(int(np.median(run.step_times_ns)) if steps else run.recording_ns)

@@ -204,7 +204,7 @@ class Mends:
         return first_ns, second_ns
 
 
-def split_odd(values: Int64, *, in_order: bool = False) -> Bool:
+def split_odd(values: Int64, *, in_order: bool = False, fewer: bool = False) -> Bool:
     """Return a mask of the values far above the others, (n,): none, or the upper of two groups.
 
     The groups are split at the largest gap between the sorted values, which must exceed LEAST_GAP
@@ -212,7 +212,8 @@ def split_odd(values: Int64, *, in_order: bool = False) -> Bool:
     must not be larger than the lower one, unless it is everything after LEAST_BEFORE values or
     more.
 
-    in_order: whether the values belong to consecutive steps.
+    in_order: whether the values belong to consecutive steps. fewer: whether the upper group must
+    be smaller than the lower one.
     """
     order = np.sort(values)
     none = np.zeros(len(values), np.bool_)
@@ -227,7 +228,7 @@ def split_odd(values: Int64, *, in_order: bool = False) -> Bool:
         return none
     odd: Bool = values > lower[-1]
     goes_on = in_order and len(lower) >= LEAST_BEFORE and not odd[: len(lower)].any()
-    return odd if goes_on or len(upper) <= len(lower) else none
+    return odd if goes_on or len(upper) + fewer <= len(lower) else none
 
 
 def _parts(

@@ -16,7 +16,8 @@ Without a change, each node comes when it was recorded.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -58,6 +59,10 @@ class RecordedRank:
 
     recording: Recording
     ops: RankOps
+
+    def with_tables(self, **tables: Any) -> RecordedRank:
+        """Return the rank with other tables in its recording, by their names."""
+        return replace(self, recording=replace(self.recording, **tables))
 
 
 @dataclass(frozen=True)

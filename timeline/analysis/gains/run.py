@@ -195,10 +195,7 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64, Bool,
 def _with_steps_of_others(
     ranks: Sequence[RecordedRank], steps: Sequence[Int64], bounds_ns: Int64
 ) -> tuple[list[RecordedRank], list[Int64]]:
-    """Give ranks whose profiles mark no steps those of the others, by time.
-
-    A launch belongs to the step of what it launches.
-    """
+    """Give ranks whose profiles mark no steps those of the others, by time."""
     marked, places = list[RecordedRank](), list[Int64]()
     every = np.append(np.arange(len(bounds_ns) - 1), NO_ID).astype(np.int32)
 
@@ -211,12 +208,7 @@ def _with_steps_of_others(
             places.append(own)
             continue
         work, points = rank.recording.work, rank.recording.points
-        of_work, of_points = steps_at(work.start_ns), steps_at(points.time_ns)
-        launches = np.flatnonzero(work.launch != NO_ID)
-        of_points[work.launch[launches]] = of_work[launches]
-        work, points = replace(work, step=of_work), replace(points, step=of_points)
-        recording = replace(rank.recording, work=work, points=points)
-        marked.append(replace(rank, recording=recording))
+        marked.append(_in_steps(rank, steps_at(work.start_ns), steps_at(points.time_ns)))
         places.append(np.arange(len(every) - 1, dtype=np.int64))
     return marked, places
 
@@ -246,20 +238,23 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
         opened = np.append(of_op[marks], NO_ID)
         section = opened[np.searchsorted(starts_ns, work.start_ns, side="right") - 1]
         of_points = opened[np.searchsorted(starts_ns, points.time_ns, side="right") - 1]
-        launches = np.flatnonzero(work.launch != NO_ID)
-        of_points[work.launch[launches]] = section[launches]
         final = len(rows) - 1
         section, of_points = (
             np.where(ids == final, NO_ID, ids).astype(np.int32) for ids in (section, of_points)
         )
-        recording = replace(
-            rank.recording,
-            work=replace(work, step=section),
-            points=replace(points, step=of_points),
-        )
-        sectioned.append(RecordedRank(recording, rank.ops))
+        sectioned.append(_in_steps(rank, section, of_points))
         steps.append(np.arange(len(rows), dtype=np.int64))
     return sectioned, steps
+
+
+def _in_steps(rank: RecordedRank, of_work: Codes, of_points: Codes) -> RecordedRank:
+    """Return a rank whose items and host points lie in other steps, launches in their items'."""
+    work, points = rank.recording.work, rank.recording.points
+    launches = np.flatnonzero(work.launch != NO_ID)
+    of_points[work.launch[launches]] = of_work[launches]
+    return rank.with_tables(
+        work=replace(work, step=of_work), points=replace(points, step=of_points)
+    )
 
 
 def _comparable(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[int]]:
@@ -274,13 +269,11 @@ def _comparable(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list
     by_type = _work_classes(ranks, types, SAME_TYPES)
     if max(by_type) >= max(classes):
         return list(ranks), classes
-    return [
-        replace(
-            rank,
-            recording=replace(rank.recording, work=replace(rank.recording.work, name=names)),
-        )
-        for rank, names in zip(ranks, types, strict=True)
-    ], by_type
+    named = [
+        rank.with_tables(work=replace(work, name=names))
+        for rank, work, names in zip(ranks, works, types, strict=True)
+    ]
+    return named, by_type
 
 
 def _work_classes(ranks: Sequence[RecordedRank], codes: Sequence[Codes], share: float) -> list[int]:
@@ -357,7 +350,7 @@ def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> 
             before=before[owner == at].astype(np.int32),
             also=also[owner == at].astype(np.int32),
         )
-        made.append(replace(rank, recording=replace(rank.recording, work=work)))
+        made.append(rank.with_tables(work=work))
     return made
 
 
@@ -426,7 +419,7 @@ def _with_likely_waits(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) ->
     for at, (rank, points) in enumerate(zip(ranks, hosts, strict=True)):
         waits_for = np.where(unlikely[owner == at], NO_ID, points.waits_for)
         host = replace(points, waits_for=waits_for.astype(np.int32))
-        likely.append(replace(rank, recording=replace(rank.recording, points=host)))
+        likely.append(rank.with_tables(points=host))
     return likely
 
 
