@@ -216,8 +216,13 @@ def find_losses(run: Run) -> Findings:
     findings = replace(findings, residual_ns=replay.residual_ns)
     if replay.residual_ns > MOST_RESIDUAL * run.recording_ns:
         return replace(findings, reason="the run cannot be replayed as it was recorded")
-    search = _Search(run, replay, Mends.of(replay, run.ranks, run.steps, run.classes))
+    search = _Search(run, replay, _mends_of(run, replay))
     return replace(findings, found=tuple(search.findings()))
+
+
+def _mends_of(run: Run, replay: Replay) -> Mends:
+    in_sections = not len(run.step_numbers)
+    return Mends.of(replay, run.ranks, run.steps, run.classes, in_sections=in_sections)
 
 
 def estimate_gain_ns(run: Run, rank: int) -> int:
@@ -226,7 +231,7 @@ def estimate_gain_ns(run: Run, rank: int) -> int:
     rank: position of the rank.
     """
     replay = Replay(run.ranks, run.start_ns)
-    mends = Mends.of(replay, run.ranks, run.steps, run.classes)
+    mends = _mends_of(run, replay)
     is_of_rank = (mends.parts.rank == rank) & (mends.parts.part < Part.TRANSFER)
     played = replay.play(mends.sooner_ns(np.where(is_of_rank, mends.peers_ns, 0)))
     return replay.unchanged.total_ns - played.total_ns

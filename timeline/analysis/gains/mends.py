@@ -100,6 +100,8 @@ class Mends:
         ranks: Sequence[RecordedRank],
         steps: Sequence[Int64],
         classes: Sequence[int],
+        *,
+        in_sections: bool = False,
     ) -> Mends:
         """Return the parts of a run.
 
@@ -108,12 +110,16 @@ class Mends:
             ranks: its ranks.
             steps: for each rank, the number of each of its steps, the same on all ranks.
             classes: for each rank, a number shared by ranks that do the same work.
+            in_sections: whether steps are sections between ops, which hold other tasks on each
+                rank.
         """
         names = StringPool()
         parts = _parts(run, ranks, steps, names)
         work_class = np.asarray(classes, np.int64)[parts.rank]
         like_ns = _completed(parts, _like_of_others(parts, work_class))
-        excess_ns = _at_most_in_all(parts, _excess(parts, like_ns), work_class)
+        excess_ns = _excess(parts, like_ns)
+        if not in_sections:
+            excess_ns = _at_most_in_all(parts, excess_ns, work_class)
         has_points = np.diff(run.first_point) > 0
         first = run.point[run.first_point[:-1][has_points]]
         return cls(parts, excess_ns, names, len(run.recorded_ns), first)
