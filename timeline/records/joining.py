@@ -15,6 +15,7 @@ from timeline.columns.constant import constant, is_constant
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.ranges import FURTHEST_NS
 from timeline.records.clock import FreeRule
+from timeline.records.kernel_metrics import KernelMetrics
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import CounterSamples, FlowEnd, Flows, Records, Spans
 
@@ -159,6 +160,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         ):
             firsts[kind] += len(table)
     first = parts[0]
+    parts = _with_joined_metrics(parts)
     joined: dict[str, Any] = {}
     for one in fields(Records):
         values = [getattr(part, one.name) for part in parts]
@@ -177,4 +179,19 @@ def join_records(parts: Sequence[Records]) -> Records:
         communication_rule=first.communication_rule,
         reserved_bytes=max(part.reserved_bytes for part in parts),
         tables_only=first.tables_only,
+        metrics=KernelMetrics.join(part.metrics for part in parts),
+        cores=first.cores,
     )
+
+
+def _with_joined_metrics(parts: Sequence[Records]) -> Sequence[Records]:
+    """Return the parts with tasks that point at the rows of all their metrics joined."""
+    moved, before = list[Records](), 0
+    for part in parts:
+        tasks = part.tasks
+        if before and len(part.metrics):
+            row = np.where(tasks.metrics == NO_ID, NO_ID, tasks.metrics + before)
+            tasks = replace(tasks, metrics=row)
+        moved.append(replace(part, tasks=tasks))
+        before += len(part.metrics)
+    return moved

@@ -19,6 +19,7 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, c
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.layers import Layer
 from timeline.records.clock import ClockMove, CommunicationRule, FreeRule
+from timeline.records.kernel_metrics import CoreCounts, KernelMetrics
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import ProfilerTables, UnusedFile, VendorFigures, VendorLinks
 
@@ -89,6 +90,8 @@ class Tasks(Spans):
     listed_length: Int64 = column(np.int64, NO_ID)
     """How many ns it ran as a table of kernels lists it, which is not the source of its times: 1
     ns more or less than those tell, because both were rounded."""
+    metrics: Int64 = column(np.int64, NO_ID)
+    """Row in `Records.metrics`."""
     occupancy: Int64 = column(np.int64, NO_ID)
     """Estimated share of the device's threads that a kernel could use, in percent."""
     launched_by: Codes = column(np.int32, NO_NAME)
@@ -371,6 +374,8 @@ class Records:
     host_offset_ns: int = 0
     """What host times were moved by, so that nothing starts before the call that launched it."""
     members: GroupMembers = field(default_factory=GroupMembers.empty)
+    metrics: KernelMetrics = KernelMetrics()
+    cores: CoreCounts = CoreCounts()
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
     """The small tables beside the capture."""
     allocations: Allocations = field(default_factory=Allocations.empty)

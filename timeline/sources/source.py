@@ -55,7 +55,8 @@ class ReadRequest:
     operators: whether it is wanted which calls of the framework are operators, and what memory they
     allocated. shapes: whether the shapes of their inputs are. allocations: whether it is wanted
     what they allocated, and no more of them. memory: whether it is wanted how much memory was
-    reserved at most, even if no layer shows counters.
+    reserved at most, even if no layer shows counters. metrics: whether what counters of the cores
+    measured of each kernel is wanted, however large; small tables of that are always read.
     """
 
     layers: frozenset[Layer]
@@ -67,6 +68,7 @@ class ReadRequest:
     shapes: bool = False
     allocations: bool = False
     memory: bool = False
+    metrics: bool = False
 
     @property
     def with_allocations(self) -> bool:

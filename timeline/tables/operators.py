@@ -38,21 +38,41 @@ from timeline.tables.table import (
 MOST_TOLD_STEPS = 20_000
 """Rows of operators by step in a report."""
 _TASKS = "tasks"
+_SOURCE = """
+    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
+        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
+    """
+_TIMES = """
+    count, total_ns = Total, shortest_ns = Min, longest_ns = Max
+    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
+    """
+_SUMS = """
+    mean_ns
+    dispatch_ns: of AI CPUs, until the task began
+    run_ns: of AI CPUs, from then on
+    share share: of all of its source and rank
+    """
+_BOUNDS = """
+    text bound: the busiest pipe of the AI Core (cube, vector, scalar, mte1, mte2, mte3 or \
+        fixpipe), or latency if none is busy 30% of the time; null if not measured
+    share bound_share: of the time in which that pipe is busy
+    real cores: in use, a mean weighted by duration
+    real clock_ghz: of the cores
+    share outside_core: of the time in which no core runs the kernel
+    """
 _ONE_ROW = "; each compute task and communication op is in one row of tasks"
 
 OPERATORS = Spec(
     "operators",
     "rank and operator, with name and shapes if those were asked for",
-    """
+    f"""
     rank
     communication: 1 or 0
     label type
     label core: what ran it
     label name
     label shapes: of inputs
-    count, total_ns = Total, shortest_ns = Min, longest_ns = Max
-    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
-    """,
+    {_TIMES}{_BOUNDS}""",
     # Operators of a host alone are listed only if no device is recorded at all.
     lambda run: map(
         _operators,
@@ -62,17 +82,12 @@ OPERATORS = Spec(
 OPERATOR_SUMS: Spec = Spec(
     "operator_sums",
     "rank, source and type of operator, and core",
-    """
+    f"""
     rank
-    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
-        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
-    label type: empty if the log names no operators
+    {_SOURCE}label type: empty if the log names no operators
     text core
-    count, total_ns = Time, mean_ns
-    dispatch_ns: of AI CPUs, until the task began
-    run_ns: of AI CPUs, from then on
-    share share: of all of its source and rank
-    """,
+    count, total_ns = Time
+    {_SUMS}{_BOUNDS}""",
     lambda run: (
         part
         for rank in run.facts
@@ -83,17 +98,12 @@ OPERATOR_SUMS: Spec = Spec(
 OPERATOR_DETAILS: Spec = Spec(
     "operator_details",
     "rank, file of sums and single operator",
-    """
+    f"""
     rank
-    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
-        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
-    label type: empty if the log names no operators
+    {_SOURCE}label type: empty if the log names no operators
     text core
-    count, total_ns = Time, mean_ns
-    dispatch_ns: of AI CPUs, until the task began
-    run_ns: of AI CPUs, from then on
-    share share: of all of its source and rank
-    label name
+    count, total_ns = Time
+    {_SUMS}{_BOUNDS}label name
     """,
     lambda run: (
         part for rank in run.facts for part in _of_files(OPERATOR_DETAILS, rank, RunLevel.NAME)
@@ -102,43 +112,27 @@ OPERATOR_DETAILS: Spec = Spec(
 OPERATORS_BY_TYPE = Spec(
     "operators_by_type",
     f"rank, source and type of operator{_ONE_ROW}",
-    """
+    f"""
     rank
     communication: 1 or 0
     label type
     label core: what ran it
     label shapes: empty
-    count, total_ns = Total, shortest_ns = Min, longest_ns = Max
-    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
-    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
-        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
-    mean_ns
-    dispatch_ns: of AI CPUs, until the task began
-    run_ns: of AI CPUs, from then on
-    share share: of all of its source and rank
-    """,
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}""",
     lambda run: [_with_file_sums(run, "operator_sums")],
     method=Method("operators", by="type"),
 )
 OPERATORS_BY_NAME = Spec(
     "operators_by_name",
     f"rank, source, operator and shapes{_ONE_ROW}",
-    """
+    f"""
     rank
     communication: 1 or 0
     label type
     label core: what ran it
     label name
     label shapes: of inputs
-    count, total_ns = Total, shortest_ns = Min, longest_ns = Max
-    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
-    text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
-        step), aicpu_intermediate, or aicpu (the log of the AI CPUs)
-    mean_ns
-    dispatch_ns: of AI CPUs, until the task began
-    run_ns: of AI CPUs, from then on
-    share share: of all of its source and rank
-    """,
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}""",
     lambda run: [_with_file_sums(run, "operator_details")],
     method=Method("operators", by="name", questions={"named_operators": EVERY_ROW}),
 )
@@ -206,7 +200,27 @@ def _operators(facts: RankFacts) -> Columns:
         facts.operators.strings,
         communication=times.communication.astype(np.int64),
         waited_ns=times.waited_ns if facts.operators.tells_waits else no_numbers(len(times)),
+        **_bounds(facts, np.arange(len(times)), len(times)),
     )
+
+
+def _bounds(facts: RankFacts, group: Int64, groups: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of what bounds groups of operators; group: of each row of the times."""
+    if not facts.operators.kernels:
+        return _unbound(groups)
+    bounds = facts.operators.kernels.bounds(group, groups)
+    numbers = ("bound_share", "cores", "clock_ghz", "outside_core")
+    return {
+        "bound": texts_or_none(bounds.bound),
+        **{name: np.ma.masked_invalid(getattr(bounds, name)) for name in numbers},
+    }
+
+
+def _unbound(rows: int) -> dict[str, npt.NDArray[Any]]:
+    """Return the columns of what bounds operators, of which nothing was measured."""
+    unknown = np.ma.masked_array(np.zeros(rows), True)
+    numbers = ("bound_share", "cores", "clock_ghz", "outside_core")
+    return {"bound": np.full(rows, None, object), **dict.fromkeys(numbers, unknown)}
 
 
 def _with_file_sums(run: Run, sums: str) -> Columns:
@@ -256,6 +270,7 @@ def _of_tasks(facts: RankFacts) -> Columns:
         "dispatch_ns": no_numbers(len(first)),
         "run_ns": no_numbers(len(first)),
         "share": _share(total_ns, [np.zeros(len(first), np.int64)]),
+        **_bounds(facts, groups.group, len(first)),
     }
 
 
@@ -275,6 +290,7 @@ def _of_files(spec: Spec, facts: RankFacts, level: RunLevel) -> Iterator[Columns
         source=names[sums.source],
         type=np.array([*strings], object)[sums.kind],
         share=np.ma.masked_array(shares, unknown),
+        **_unbound(len(sums)),
     )
 
 

@@ -370,7 +370,7 @@ def columns_in(schema: str) -> tuple[Col, ...]:
     kind is that of all columns behind it in the line, by default an integer.
     """
     columns = list[Col]()
-    for line in schema.strip().splitlines():
+    for line in filter(str.strip, schema.splitlines()):
         head, _, meaning = " ".join(line.split()).partition(": ")
         kind = Kind.INTEGER
         for one in head.split(", "):

@@ -9,6 +9,7 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
+from timeline.analysis.work.kernel_bounds import KernelTotals
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import (
@@ -94,6 +95,7 @@ class OperatorFigures:
     tells_waits: bool = False
     """True if gaps before kernels were measured."""
     lengths: OperatorLengths = field(default_factory=OperatorLengths.empty)
+    kernels: KernelTotals = field(default_factory=KernelTotals)
 
     def moved(self, move: ClockMove) -> OperatorFigures:
         """Return the figures on another clock."""
@@ -147,7 +149,7 @@ def operator_figures(
     """
     strings = StringPool()
     with_lengths = int(records.tasks.compute.sum()) + len(records.ops) <= most_lengths
-    computing, computing_lengths = _computing(
+    computing, computing_lengths, kernels = _computing(
         records, strings, most_names, waits, lengths=with_lengths
     )
     communicating, op_lengths = _communicating(records, strings, most_names, waits)
@@ -157,7 +159,7 @@ def operator_figures(
         below = replace(op_lengths, operator=op_lengths.operator + len(computing))
         lengths = OperatorLengths.concat([*computing_lengths, below])
     longest = _longest(records.ops, iterations, records.strings, strings)
-    return OperatorFigures(tuple(strings), times, longest, waits is not None, lengths)
+    return OperatorFigures(tuple(strings), times, longest, waits is not None, lengths, kernels)
 
 
 def host_operators(records: Records) -> OperatorFigures:
@@ -190,7 +192,7 @@ def _computing(
     waits: KernelWaits | None,
     *,
     lengths: bool,
-) -> tuple[OperatorTimes, list[OperatorLengths]]:
+) -> tuple[OperatorTimes, list[OperatorLengths], KernelTotals]:
     """Return the operators that compute, read in chunks."""
     tasks, pool = records.tasks, records.strings
     used, shapes = np.zeros((2, len(pool)), np.bool_)
@@ -206,7 +208,7 @@ def _computing(
             shapes[tasks.input_shapes[rows][named[tasks.name[rows]]]] = True
     name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
-    parts, kept = list[OperatorTimes](), list[OperatorLengths]()
+    parts, kept, totals = list[OperatorTimes](), list[OperatorLengths](), list[KernelTotals]()
     for rows in computing_rows(tasks):
         codes = tasks.name[rows]
         types, cores = task_types.at(tasks, rows)
@@ -216,12 +218,15 @@ def _computing(
             keys["shapes"] = np.where(named[codes], shape[tasks.input_shapes[rows]], NO_NAME)
         waited_ns = None if waits is None else waits.tasks[rows]
         part, part_lengths = _times(keys, tasks.end_ns[rows] - tasks.start_ns[rows], waited_ns)
+        operator = part_lengths.operator + sum(map(len, parts))
         if lengths:
-            first = sum(map(len, parts))
-            kept.append(replace(part_lengths, operator=part_lengths.operator + first))
+            kept.append(replace(part_lengths, operator=operator))
+        if len(records.metrics):
+            totals.append(KernelTotals.of(tasks, rows, operator, records.metrics))
         parts.append(part)
     times, operator = _summed(OperatorTimes.concat(parts))
-    return times, [replace(part, operator=operator[part.operator]) for part in kept]
+    kept = [replace(part, operator=operator[part.operator]) for part in kept]
+    return times, kept, KernelTotals.join(totals, operator) if totals else KernelTotals()
 
 
 def _communicating(

@@ -174,7 +174,7 @@ def _info(directory: Path) -> dict[str, Any]:
 
 def device_frequency(info: Mapping[str, Any]) -> object:
     """Return the MHz of the device's counter as info.json has them, empty without any."""
-    return _first_entry(info, "DeviceInfo").get("hwts_frequency", "")
+    return first_entry(info, "DeviceInfo").get("hwts_frequency", "")
 
 
 def parse_tick_ns(megahertz: object) -> Fraction | None:
@@ -189,7 +189,7 @@ def parse_tick_ns(megahertz: object) -> Fraction | None:
 
 
 def _host_tick_ns(info: Mapping[str, Any]) -> Fraction:
-    return parse_tick_ns(_first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
+    return parse_tick_ns(first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
 
 
 def _host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
@@ -251,7 +251,7 @@ def find_clock_files(directory: Path, name: str) -> list[Path]:
         return sorted(path for path in directory.iterdir() if pattern.fullmatch(path.name))
 
 
-def _first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
+def first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the first processor or device that info.json lists, empty without any."""
     entries = info.get(key)
     first = entries[0] if isinstance(entries, list) and entries else None

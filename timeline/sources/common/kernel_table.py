@@ -30,6 +30,7 @@ from timeline.records.tables import Omission, StepPart, StepParts, Steps, Tasks
 from timeline.records.task_kinds import drive_communication, have_type
 from timeline.sources.common.counters import select_device_rows
 from timeline.sources.common.decimals import interval_ns, moments_ns
+from timeline.sources.common.core_metrics import MetricsBuilder
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
 
@@ -49,10 +50,12 @@ DESCRIPTION: ColumnNames = {
 """What a row runs."""
 SHAPES: ColumnNames = {"input_shapes": ("Input Shapes",)}
 """What it works on."""
+BLOCKS: ColumnNames = {"blocks": ("Block Num", "Block Dim")}
+"""Blocks that a kernel is split into, each of which runs on a core."""
 ARGS: ColumnNames = {
     "output_shapes": ("Output Shapes",),
     "input_types": ("Input Data Types",),
-    "blocks": ("Block Num", "Block Dim"),
+    **BLOCKS,
     "context": ("Context ID",),
 }
 """The rest of that, which only `--args all` shows."""
@@ -112,6 +115,7 @@ class KernelTable(ColumnTable):
     output_shapes: Codes = column(np.int32, NO_NAME)
     input_types: Codes = column(np.int32, NO_NAME)
     blocks: Int64 = column(np.int64, NO_ID)
+    metrics: Int64 = column(np.int64, NO_ID)
     communicates: Bool = column(np.bool_, 0)
     is_op: Bool = column(np.bool_, 0)
     """Whether the row is a communication op, which has no place on a stream."""
@@ -127,12 +131,17 @@ class NumberedFile:
 
 
 def read_kernel_rows(
-    file: NumberedFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
+    file: NumberedFile,
+    strings: StringPool,
+    wanted: ColumnNames,
+    damage: LossLog,
+    metrics: MetricsBuilder | None = None,
 ) -> KernelTable:
     """Read one file, in its own order; rows without a time are noted as damage.
 
     Args:
         wanted: the columns to read, of those above; `start` at least.
+        metrics: collects what the counters of the cores measured of each row, if wanted.
 
     Raises:
         SourceError: the file cannot be read, or lacks a column of times.
@@ -143,6 +152,8 @@ def read_kernel_rows(
     for block in read_blocks(file.path, wanted, times, damage):
         in_ns = _starts_in_ns(block) if in_ns is None else in_ns
         rows = _rows_of(block, file, strings, in_ns=in_ns)
+        if metrics is not None:
+            rows = replace(rows, metrics=metrics.add(block))
         timed = rows.start_ns != NO_TIME
         damage.add_lines(f"rows without a {' and a '.join(times)}", block.lines[~timed])
         builder.add(rows.take(timed))
@@ -222,7 +233,11 @@ MOST_DELAY_NS = 1_000_000
 
 
 def read_kernel_table(
-    paths: Sequence[Path], strings: StringPool, rank: int, device: int | None = None
+    paths: Sequence[Path],
+    strings: StringPool,
+    rank: int,
+    device: int | None = None,
+    metrics: MetricsBuilder | None = None,
 ) -> tuple[KernelTable, tuple[Omission, ...]]:
     """Read what all slices of a kernel table say of kernels; with a device, only its rows.
 
@@ -235,7 +250,7 @@ def read_kernel_table(
     wanted = {**DESCRIPTION, **LENGTH, **PLACE, **SHAPES, **ARGS}
     damages = [LossLog(path) for path in paths]
     parts = [
-        read_kernel_rows(NumberedFile(path), strings, wanted, damage)
+        read_kernel_rows(NumberedFile(path), strings, wanted, damage, metrics)
         for path, damage in zip(paths, damages, strict=True)
     ]
     omissions = tuple(omission for damage in damages for omission in damage.omissions(rank))
@@ -324,6 +339,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
         output_shapes=column_of("output_shapes", NO_NAME),
         input_types=column_of("input_types", NO_NAME),
         blocks=column_of("blocks", NO_ID),
+        metrics=column_of("metrics", NO_ID),
         listed_length=np.where(listed, listed_length, NO_ID),
         compute=has,
     )

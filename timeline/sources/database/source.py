@@ -39,6 +39,7 @@ from timeline.records.task_kinds import (
     drive_communication,
     ends_as_communication,
 )
+from timeline.sources.common.core_metrics import read_core_counts, read_task_metrics
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.identity import (
     GROUPS,
@@ -68,7 +69,6 @@ from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.source import Identity, ReadRequest
 
 _UNUSED_TABLES = {
-    "TASK_PMU_INFO": "metrics of kernels",
     "SAMPLE_PMU_SUMMARY": "metrics of cores, without times",
     "COMMUNICATION_SCHEDULE_TASK_INFO": "tasks that drive communication",
     "OSRT_API": "calls of the operating system",
@@ -112,7 +112,11 @@ class DatabaseSource:
         """See `Source.read`."""
         device = self.identity.device if self.several_devices else None
         with open_database(self.path) as database:
-            return _Reader(database, self.identity.rank, device, wanted).records()
+            records = _Reader(database, self.identity.rank, device, wanted).records()
+        if not len(records.metrics):
+            return records
+        cores = read_core_counts(self.identity.directory, self.identity.device)
+        return replace(records, cores=cores)
 
 
 class _Reader(LostRows):
@@ -221,6 +225,7 @@ class _Reader(LostRows):
             members=members,
             allocations=allocations,
             reserved_bytes=reserved_bytes,
+            metrics=self.metrics,
             vendor=sum_overlap(
                 self.overlap, f"{OVERLAP_TABLE} of {self.database.path.name}", NO_ID, self.strings
             ),
@@ -305,8 +310,13 @@ class _Reader(LostRows):
                 batch=raw["batchId"],
                 output_shapes=values_at(codes["outputShapes"], row, NO_NAME),
                 input_types=values_at(codes["inputDataTypes"], row, NO_NAME),
-                blocks=compute.of(self._blocks_column(), row),
             )
+        self.metrics, row_of_task = read_task_metrics(
+            self.database, types, raw["globalTaskId"], self.wanted
+        )
+        if self.every_arg or len(self.metrics):
+            blocks = compute.of(self._blocks_column(), row)
+            tasks = replace(tasks, blocks=blocks, metrics=row_of_task)
         return tasks, raw["globalTaskId"]
 
     def _with_compute_by_type(self, tasks: Tasks, types: Codes) -> Tasks:
@@ -333,8 +343,9 @@ class _Reader(LostRows):
             {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
             | (names if self.named else {})
             | self._if_every_arg(
-                {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
-            ),
+                {"outputShapes": NO_ID, "inputDataTypes": NO_ID}
+            )
+            | {self._blocks_column(): NO_ID},
         )
         codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
         if not self.named and any((column == NO_NAME).any() for column in codes.values()):

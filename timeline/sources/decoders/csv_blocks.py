@@ -359,7 +359,7 @@ class Block:
         strange = [unquoted(cell).strip() not in NOT_GIVEN for cell in cells]
         return self.lines[rows[np.array(strange, np.bool_)]]
 
-    def reals(self, key: str) -> tuple[Float64, Bool]:
+    def reals(self, key: str | int) -> tuple[Float64, Bool]:
         """Return a column as (n,) float64, NaN if not a number, and a mask of given values."""
         cells = self.cells(key)
         with contextlib.suppress(ValueError):

@@ -18,6 +18,7 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.errors import SourceError, format_ids
 from timeline.layers import Layer
 from timeline.records.clock import Clock
+from timeline.records.kernel_metrics import KernelMetrics
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums, ParallelTimes
 from timeline.records.tables import (
@@ -38,10 +39,12 @@ from timeline.sources.beside.communication import (
 from timeline.sources.beside.delimited import TablesBuilder
 from timeline.sources.beside.measures import read_step_sums
 from timeline.sources.beside.measures import read_step_table as read_summed_steps
+from timeline.sources.common.core_metrics import MetricsBuilder, read_core_counts
 from timeline.sources.common.export_files import find_newest_export
 from timeline.sources.common.identity import label_groups
 from timeline.sources.common.kernel_table import (
     ARGS,
+    BLOCKS,
     DESCRIPTION,
     EXECUTION,
     MATCH_TOLERANCE_NS,
@@ -116,7 +119,7 @@ class KernelTableSource:
         files = self._kernels(), self._tables("task_time")
         if not any(files):
             raise SourceError(self.output, "holds no kernel_details, op_summary or task_time now.")
-        kernels, others = map(reading.rows, files)
+        kernels, others = reading.kernels(files[0]), reading.rows(files[1])
         marked, parts = self._marked_steps(reading)
         unmarked = [build_steps(kernels), build_steps(others)]
         steps = distinct_steps(Steps.concat([marked, *unmarked]))
@@ -177,15 +180,29 @@ class _Reading(LostRows):
         super().__init__(identity.rank)
         self.identity, self.several_devices, self.wanted = identity, several_devices, wanted
         self.strings = StringPool()
+        self.metrics = KernelMetrics()
 
-    def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
+    def kernels(self, files: Sequence[NumberedFile]) -> KernelTable:
+        """Read the tables of kernels, with what the counters of the cores measured."""
+        metrics = MetricsBuilder.for_tables((file.path for file in files), self.wanted)
+        rows = self.rows(files, metrics)
+        if metrics is not None:
+            self.metrics = metrics.build()
+        return rows
+
+    def rows(
+        self, files: Sequence[NumberedFile], metrics: MetricsBuilder | None = None
+    ) -> KernelTable:
+        """Read tables of kernels or tasks; metrics: collects those of the cores."""
         columns = {**DESCRIPTION, **EXECUTION}
+        if metrics is not None:
+            columns |= BLOCKS
         if Layer.HARDWARE in self.wanted.layers:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
         parts = []
         for file in files:
             damage = LossLog(file.path)
-            parts.append(read_kernel_rows(file, self.strings, columns, damage))
+            parts.append(read_kernel_rows(file, self.strings, columns, damage, metrics))
             self.omissions += damage.omissions(self.identity.rank)
         rows = KernelTable.concat(parts)
         given = rows.device[rows.device != NO_ID]
@@ -229,6 +246,8 @@ class _Reading(LostRows):
             tasks=tasks,
             ops=build_ops(rows, self.strings, groups),
             tells_copies=tells_copies,
+            metrics=self.metrics,
+            cores=read_core_counts(self.identity.directory, self.identity.device),
         )
 
 

@@ -1,0 +1,112 @@
+"""Reads what the counters of an AI Core measured of kernels, and how many cores a device has."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from timeline.columns.columns import Int64
+from timeline.columns.distinct import distinct_values
+from timeline.errors import SourceError
+from timeline.records.kernel_metrics import CoreCounts, KernelMetrics, is_metric
+from timeline.records.not_given import NO_ID
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.device_clock import find_clock_files, first_entry
+from timeline.sources.decoders.csv_blocks import Block
+from timeline.sources.decoders.json_values import read_json
+from timeline.sources.decoders.sqlite import Database
+from timeline.sources.source import PROF, ReadRequest
+
+MOST_UNASKED_BYTES = 8 << 20
+"""Metrics in larger tables are read only on request: a summary would take notably longer."""
+_CELL_BYTES = 24
+"""Size of a row of TASK_PMU_INFO, which holds one number."""
+_ABSENT = -1.0
+"""Value of numbers that a database does not hold; no metric is negative."""
+
+
+class MetricsBuilder:
+    """Collects the metrics in the tables of kernels of one rank."""
+
+    def __init__(self) -> None:
+        self._parts: list[KernelMetrics] = []
+        self._rows = 0
+
+    @classmethod
+    def for_tables(cls, paths: Iterable[Path], wanted: ReadRequest) -> MetricsBuilder | None:
+        """Return a builder if metrics in these files are to be read, else None."""
+        size_bytes = sum(path.stat().st_size for path in paths)
+        return cls() if wanted.metrics or size_bytes <= MOST_UNASKED_BYTES else None
+
+    def add(self, block: Block) -> Int64:
+        """Add the rows of a block; return their row numbers, (rows,), NO_ID if it has no metric."""
+        part = KernelMetrics(
+            {
+                name: block.reals(place)[0]
+                for place, name in enumerate(block.header)
+                if is_metric(name)
+            }
+        )
+        if not len(part):
+            return np.full(len(block), NO_ID)
+        first = self._rows
+        self._rows += len(block)
+        self._parts.append(part)
+        return np.arange(first, self._rows)
+
+    def build(self) -> KernelMetrics:
+        """Return the metrics of all blocks."""
+        return KernelMetrics.join(self._parts).measured()
+
+
+def read_task_metrics(
+    database: Database, names: dict[int, str], task_ids: Int64, wanted: ReadRequest
+) -> tuple[KernelMetrics, Int64]:
+    """Read TASK_PMU_INFO, which has a row per task and metric.
+
+    Args:
+        names: strings of the database by id.
+        task_ids: (tasks,) global id of each task.
+
+    Returns:
+        The metrics, and the row of each task in them, (tasks,), NO_ID if it has none.
+    """
+    table, nothing = "TASK_PMU_INFO", np.full(len(task_ids), NO_ID)
+    rows = database.count(table)
+    if not rows or not (wanted.metrics or rows * _CELL_BYTES <= MOST_UNASKED_BYTES):
+        return KernelMetrics(), nothing
+    keys = database.integers(table, {"globalTaskId": NO_ID, "name": NO_ID})
+    values = database.floats(table, {"value": _ABSENT})["value"]
+    ids, kernel = distinct_values(keys["globalTaskId"])
+    metrics, metric = distinct_values(keys["name"])
+    cells = np.full((len(metrics), len(ids)), np.nan)
+    cells[metric, kernel] = np.where(values < 0, np.nan, values)
+    labels = [names.get(number, "") for number in metrics.tolist()]
+    columns = {
+        label: column for label, column in zip(labels, cells, strict=True) if is_metric(label)
+    }
+    at = np.minimum(np.searchsorted(ids, task_ids), len(ids) - 1)
+    return KernelMetrics(columns), np.where(ids[at] == task_ids, at, NO_ID)
+
+
+def read_core_counts(directory: Path, device: int | None) -> CoreCounts:
+    """Return the number of cores that the info.json of a device names.
+
+    directory: of a capture. device: None for any, if all devices have as many. A file that cannot
+    be read counts as absent: nothing but the sentence on idle cores depends on it.
+    """
+    counts = set[CoreCounts]()
+    for parent in (directory, *sorted(directory.glob(f"{PROF}*"))):
+        for one in sorted(parent.glob("device_*" if device is None else f"device_{device}")):
+            with contextlib.suppress(SourceError):
+                counts.update(map(_core_counts, find_clock_files(one, "info.json")))
+    return counts.pop() if len(counts) == 1 else CoreCounts()
+
+
+def _core_counts(path: Path) -> CoreCounts:
+    entry = first_entry(read_json(path), "DeviceInfo")
+    cube, vector = (whole_number(entry.get(name)) for name in ("ai_core_num", "aiv_num"))
+    return CoreCounts(cube or NO_ID, vector or NO_ID)
