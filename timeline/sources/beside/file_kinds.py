@@ -101,8 +101,6 @@ _UNUSED_JSON = {
     "msprof_tx": "marks and ranges, which are in the trace too",
 }
 _UNUSED_SQLITE = {
-    "ai_core_op_summary": "metrics of kernels",
-    "metric_summary": "metrics of kernels",
     "op_counter": "sums of operators",
     "biu_perf": "metrics of the bus",
     "l2cache": "hit rates of the L2 cache by kernel",

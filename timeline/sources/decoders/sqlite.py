@@ -359,6 +359,10 @@ class Database:
         """Return whether a table is there, with all these columns."""
         return table in self._columns and all(self.spelled(table, name) for name in columns)
 
+    def columns_of(self, table: str) -> tuple[str, ...]:
+        """Return the names of a table's columns, none if it is not there."""
+        return tuple(self._columns.get(table, ()))
+
     def spelled(self, table: str, column: str) -> str:
         """Return how a table writes a column, empty where it has none; some write snake_case."""
         held = self._columns.get(table, {})

@@ -54,6 +54,11 @@ class LooseTable:
         """Return whether the table is there, with all these columns."""
         return self._database is not None and self._database.has(self.name, *columns)
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of its columns."""
+        return () if self._database is None else self._database.columns_of(self.name)
+
     def __len__(self) -> int:
         if not self._there or self._database is None:
             return 0

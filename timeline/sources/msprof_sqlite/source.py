@@ -17,6 +17,7 @@ from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.joining import IDS
+from timeline.records.kernel_metrics import KernelMetrics
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import (
     AI_CORE_FREQUENCY,
@@ -33,6 +34,7 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
+from timeline.sources.common.core_metrics import read_core_counts
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
@@ -57,6 +59,7 @@ from timeline.sources.msprof_sqlite.tasks import (
     read_calls,
     read_device_tasks,
     read_marks,
+    with_metrics,
 )
 from timeline.sources.source import SQLITE, Identity, ReadRequest
 
@@ -217,6 +220,8 @@ class _Reader(LostRows):
         # Where steps are not marked they are found by the names of operators.
         self.named = self.wanted.with_names or not len(steps.steps)
         tasks = self._tasks()
+        no_metrics = tasks, KernelMetrics()
+        tasks, metrics = self._attempt(lambda: self._with_metrics(tasks), no_metrics)
         communication = self._attempt(
             lambda: self._communication(tasks),
             Communication(CommunicationOps.empty(), PlaneTasks.empty(), np.empty(0, np.int64)),
@@ -254,6 +259,8 @@ class _Reader(LostRows):
             omissions=(*self.omissions, *self.databases.omissions(self.rank)),
             warnings=tuple(self.warnings),
             members=communication.members,
+            metrics=metrics,
+            cores=read_core_counts(self.databases.device.parent.parent, self.device),
         )
 
     @property
@@ -277,6 +284,12 @@ class _Reader(LostRows):
             self.leave_out(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
             found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
         return self._attempt(lambda: self._describe(found), found.tasks)
+
+    def _with_metrics(self, tasks: Tasks) -> tuple[Tasks, KernelMetrics]:
+        table = self.databases.device_table("metric_summary.db", "MetricSummary")
+        if not len(table):
+            table = self.databases.device_table("ai_core_op_summary.db", "ai_core_metrics")
+        return with_metrics(tasks, table)
 
     def _describe(self, found: DeviceTasks) -> Tasks:
         where = {"device_id": self.device}

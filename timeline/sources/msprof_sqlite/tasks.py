@@ -10,6 +10,8 @@ import numpy as np
 from timeline.columns.columns import Bool, Codes, Int64
 from timeline.columns.distinct import map_values
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.joining import IDS
+from timeline.records.kernel_metrics import KernelMetrics, is_metric
 from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Flows, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, drive_communication, have_type
@@ -171,6 +173,24 @@ def describe_tasks(
         compute=has & named_operators.computes[at],
         **found_texts,
     )
+
+
+def with_metrics(tasks: Tasks, table: LooseTable) -> tuple[Tasks, KernelMetrics]:
+    """Give tasks their row among the kernels that the counters of the cores measured.
+
+    Args:
+        table: ai_core_metrics or MetricSummary, a row per kernel.
+    """
+    columns = [name for name in table.columns if is_metric(name)]
+    if not columns or not table.has("stream_id", "task_id"):
+        return tasks, KernelMetrics()
+    metrics = KernelMetrics(table.reals(columns)).measured()
+    ids = table.integers({**dict.fromkeys(_IDS[:3], NO_ID), "subtask_id": NO_CONTEXT})
+    ids["subtask_id"] = IDS["context"].given(ids["subtask_id"])
+    of_tasks = [tasks.stream, tasks.task, tasks.batch, tasks.context]
+    key, of_kernel = common_keys(of_tasks, [*ids.values()])
+    row = Lookup({"key": of_kernel}, "key").find(key)
+    return replace(tasks, metrics=row.astype(np.int64)), metrics
 
 
 class _Operators:
