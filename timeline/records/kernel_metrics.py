@@ -44,9 +44,14 @@ _CYCLES = {
 }
 
 
-def is_metric(name: str) -> bool:
-    """Return whether a column of a table of kernels holds a measurement of the cores."""
-    return _METRIC.fullmatch(name) is not None
+def is_metric(name: str, *, every: bool = True) -> bool:
+    """Return whether a column of a table of kernels holds a measurement of the cores.
+
+    every: False for only those that say what bounds a kernel.
+    """
+    if every:
+        return _METRIC.fullmatch(name) is not None
+    return name in _CORE_NS or name in _CYCLES or _RATIO.fullmatch(name) is not None
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,9 @@ class KernelMetrics:
         if len(parts) < 2:
             return parts[0] if parts else cls()
         names = dict.fromkeys(name for part in parts for name in part.columns)
-        return cls({name: np.concatenate([_column(part, name) for part in parts]) for name in names})
+        return cls(
+            {name: np.concatenate([_column(part, name) for part in parts]) for name in names}
+        )
 
     def measured(self) -> KernelMetrics:
         """Return the columns that hold any number."""

@@ -11,12 +11,15 @@ import numpy as np
 from timeline.analysis.rank_facts import holds_any
 from timeline.analysis.scopes import find_scopes
 from timeline.analysis.selected_rank import DrawOptions, Missing, SelectedRank
+from timeline.analysis.work.kernel_bounds import LATENCY, bound_of_each
 from timeline.analysis.work.operators import task_flops
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Int64, Rows, take
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
+from timeline.columns.strings import NO_NAME
 from timeline.errors import format_ids
 from timeline.layers import LAYERS, Layer, SliceKind
+from timeline.records.kernel_metrics import PIPES
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
     AI_CPU,
@@ -56,7 +59,7 @@ def _paint_hardware(drawing: LayerDrawing) -> None:
         tasks.end_ns,
         tasks.name,
         SliceKind.TASK,
-        [*_task_args(tasks), *_flop_args(records)],
+        [*_task_args(tasks), *_flop_args(records), *_metric_args(painter, records)],
         FlowEnd.TASK,
     )
     for order, (stream, rows) in enumerate(rows_by_value(tasks.stream)):
@@ -101,6 +104,28 @@ def _flop_args(records: Records) -> list[ArgColumn]:
         numbers("cube_utilization", flops.cube_utilization[named]),
         numbers("vector_utilization", flops.vector_utilization[named]),
     ]
+
+
+def _metric_args(painter: Painter, records: Records) -> list[ArgColumn]:
+    """Return what bounds each kernel, and on demand all that the cores measured, if anything."""
+    metrics, strings = records.metrics, records.strings
+    if not len(metrics):
+        return []
+    row = records.tasks.metrics
+    measured, at = row != NO_ID, np.maximum(row, 0)
+    pipe, share = bound_of_each(metrics)
+    codes = strings.codes([*PIPES, LATENCY])
+    is_bound = measured & ~np.isnan(share[at])
+    args = [
+        names("bound", np.where(is_bound, codes[pipe[at]], np.int32(NO_NAME))),
+        numbers("bound_share", np.where(measured, share[at], np.nan)),
+    ]
+    if painter.wants(numbers("any", share, default=False)):
+        args += [
+            numbers(name, np.where(measured, values[at], np.nan), default=False)
+            for name, values in metrics.columns.items()
+        ]
+    return args
 
 
 def _paint_communication(drawing: LayerDrawing) -> None:

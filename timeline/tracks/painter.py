@@ -104,11 +104,12 @@ class Painter:
         rank: int | None = None,
         wanted: Callable[[ArgColumn], bool] = lambda _: True,
     ) -> None:
-        """wanted: returns True for each arg to draw."""
+        """wanted: see `wants`."""
         self.tracks = [] if tracks is None else tracks
         self.strings = StringPool() if strings is None else strings
         self.rank = rank
-        self._wanted = wanted
+        self.wants = wanted
+        """Returns True for each arg to draw."""
         self._slice_numbers: dict[FlowEnd, Codes | Int64] = {}
         self._marked: list[tuple[int, int]] = []
         """Tracks of slices at which arrows may end, and the number of the first slice of each."""
@@ -165,7 +166,7 @@ class Painter:
             self._remember(drawn.flow_end, rows, len(slices), track)
 
     def _slices(self, drawn: SliceTable, rows: Rows | None, *, nested: bool) -> Slices:
-        args = (column.at(rows) for column in drawn.args if self._wanted(column))
+        args = (column.at(rows) for column in drawn.args if self.wants(column))
         return Slices(
             _at(drawn.start_ns, rows),
             _at(drawn.end_ns, rows),

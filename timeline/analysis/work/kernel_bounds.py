@@ -87,9 +87,7 @@ class KernelTotals:
         return len(self.sums) > 0
 
     @classmethod
-    def of(
-        cls, tasks: Tasks, rows: Rows, operator: Int64, metrics: KernelMetrics
-    ) -> KernelTotals:
+    def of(cls, tasks: Tasks, rows: Rows, operator: Int64, metrics: KernelMetrics) -> KernelTotals:
         """Sum the kernels among tasks.
 
         rows: of the tasks. operator: (rows,) row in OperatorTimes of each.
@@ -163,6 +161,19 @@ class KernelTotals:
             clock_ghz=_quotient(sums["cycles"], sums["block_core_ns"]),
             outside_core=1 - np.minimum(_quotient(sums["core_ns"], sums["timed_ns"]), 1),
         )
+
+
+def bound_of_each(metrics: KernelMetrics) -> tuple[Int64, Float64]:
+    """Return the position in PIPES of each kernel's busiest pipe, (kernels,), and its ratio.
+
+    The position is len(PIPES) if latency bounds the kernel; the ratio is NaN if none was measured.
+    """
+    shares = np.full((len(PIPES), len(metrics)), np.nan)
+    for _, pipe, ratios in metrics.ratios:
+        shares[pipe] = np.fmax(shares[pipe], ratios)
+    known = np.nan_to_num(shares, nan=-1)
+    pipe, share = known.argmax(axis=0), known.max(axis=0, initial=-1)
+    return np.where(share >= LEAST_BOUND, pipe, len(PIPES)), np.where(share < 0, np.nan, share)
 
 
 def _whole(values: Float64) -> Int64:

@@ -29,9 +29,13 @@ _ABSENT = -1.0
 
 
 class MetricsBuilder:
-    """Collects the metrics in the tables of kernels of one rank."""
+    """Collects the metrics in the tables of kernels of one rank.
 
-    def __init__(self) -> None:
+    every: whether all are wanted, or only those that say what bounds a kernel.
+    """
+
+    def __init__(self, *, every: bool = True) -> None:
+        self._every = every
         self._parts: list[KernelMetrics] = []
         self._rows = 0
 
@@ -39,7 +43,9 @@ class MetricsBuilder:
     def for_tables(cls, paths: Iterable[Path], wanted: ReadRequest) -> MetricsBuilder | None:
         """Return a builder if metrics in these files are to be read, else None."""
         size_bytes = sum(path.stat().st_size for path in paths)
-        return cls() if wanted.metrics or size_bytes <= MOST_UNASKED_BYTES else None
+        if not wanted.metrics and size_bytes > MOST_UNASKED_BYTES:
+            return None
+        return cls(every=wanted.every_arg)
 
     def add(self, block: Block) -> Int64:
         """Add the rows of a block; return their row numbers, (rows,), NO_ID if it has no metric."""
@@ -47,7 +53,7 @@ class MetricsBuilder:
             {
                 name: block.reals(place)[0]
                 for place, name in enumerate(block.header)
-                if is_metric(name)
+                if is_metric(name, every=self._every)
             }
         )
         if not len(part):
@@ -86,7 +92,9 @@ def read_task_metrics(
     cells[metric, kernel] = np.where(values < 0, np.nan, values)
     labels = [names.get(number, "") for number in metrics.tolist()]
     columns = {
-        label: column for label, column in zip(labels, cells, strict=True) if is_metric(label)
+        label: column
+        for label, column in zip(labels, cells, strict=True)
+        if is_metric(label, every=wanted.every_arg)
     }
     at = np.minimum(np.searchsorted(ids, task_ids), len(ids) - 1)
     return KernelMetrics(columns), np.where(ids[at] == task_ids, at, NO_ID)

@@ -28,9 +28,9 @@ from timeline.records.clock import EARLIEST_WALL_NS
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Omission, StepPart, StepParts, Steps, Tasks
 from timeline.records.task_kinds import drive_communication, have_type
+from timeline.sources.common.core_metrics import MetricsBuilder
 from timeline.sources.common.counters import select_device_rows
 from timeline.sources.common.decimals import interval_ns, moments_ns
-from timeline.sources.common.core_metrics import MetricsBuilder
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
 

@@ -342,9 +342,7 @@ class _Reader(LostRows):
             table,
             {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
             | (names if self.named else {})
-            | self._if_every_arg(
-                {"outputShapes": NO_ID, "inputDataTypes": NO_ID}
-            )
+            | self._if_every_arg({"outputShapes": NO_ID, "inputDataTypes": NO_ID})
             | {self._blocks_column(): NO_ID},
         )
         codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}

@@ -289,7 +289,7 @@ class _Reader(LostRows):
         table = self.databases.device_table("metric_summary.db", "MetricSummary")
         if not len(table):
             table = self.databases.device_table("ai_core_op_summary.db", "ai_core_metrics")
-        return with_metrics(tasks, table)
+        return with_metrics(tasks, table, every_arg=self.every_arg)
 
     def _describe(self, found: DeviceTasks) -> Tasks:
         where = {"device_id": self.device}

@@ -175,13 +175,16 @@ def describe_tasks(
     )
 
 
-def with_metrics(tasks: Tasks, table: LooseTable) -> tuple[Tasks, KernelMetrics]:
+def with_metrics(
+    tasks: Tasks, table: LooseTable, *, every_arg: bool
+) -> tuple[Tasks, KernelMetrics]:
     """Give tasks their row among the kernels that the counters of the cores measured.
 
     Args:
         table: ai_core_metrics or MetricSummary, a row per kernel.
+        every_arg: whether all metrics are wanted, or only those that say what bounds a kernel.
     """
-    columns = [name for name in table.columns if is_metric(name)]
+    columns = [name for name in table.columns if is_metric(name, every=every_arg)]
     if not columns or not table.has("stream_id", "task_id"):
         return tasks, KernelMetrics()
     metrics = KernelMetrics(table.reals(columns)).measured()

@@ -57,61 +57,9 @@ class _Export:
     def _device(self) -> int:
         return NO_ID if self.identity.device is None else self.identity.device
 
-    def _finish(
-        self,
-        records: Records,
-        kernel_tables: list[Path],
-        device: int | None,
-        overlap: VendorOverlap,
-        wanted: ReadRequest,
-        *,
-        ends: bool = False,
-    ) -> Records:
-        """Describe tasks by their kernel table and keep one copy of each step.
-
-        overlap: the trace's own Overlap Analysis. ends: whether the table also tells when tasks end.
-        """
-        warnings = records.warnings
-        if kernel_tables:
-            metrics = MetricsBuilder.for_tables(kernel_tables, wanted)
-            table, lost = read_kernel_table(
-                kernel_tables, records.strings, records.rank, device, metrics
-            )
-            if metrics is not None:
-                cores = read_core_counts(self.identity.directory, self.identity.device)
-                records = replace(records, metrics=metrics.build(), cores=cores)
-            row = match_tasks(records.tasks, table)
-            if not (row >= 0).any() and (later_ns := delay_of_table(table, records.tasks)):
-                table = move_table(table, -later_ns)
-                row = match_tasks(records.tasks, table)
-                warnings += (
-                    f"rank {records.rank}: kernels start {format_duration(abs(later_ns))} "
-                    f"{'later' if later_ns > 0 else 'earlier'} in {kernel_tables[0].name} than in the "
-                    "trace, which is drawn.",
-                )
-            tasks = end_tasks(records.tasks, table, row) if ends else records.tasks
-            tasks = describe_tasks(tasks, table, row)
-            listed = tasks.compute
-            tasks = mark_unlisted_kernels(tasks, records.tasks.compute & (row < 0), overlap)
-            records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
-            if added := int((tasks.compute & ~listed).sum()):
-                warnings += (
-                    f"rank {records.rank}: {format_count(added, 'kernel')} without a row in "
-                    f"{kernel_tables[0].name} count as computing, as the trace's own Overlap Analysis "
-                    "counts them.",
-                )
-            unmatched = len(table) - len(distinct(row[row >= 0]))
-            if unmatched:
-                warnings += (
-                    f"rank {records.rank}: {unmatched} of {len(table)} rows of "
-                    f"{kernel_tables[0].name} have no task in the trace.",
-                )
-        return replace(
-            records,
-            steps=distinct_steps(records.steps),
-            parts=distinct_parts(records.parts),
-            warnings=warnings,
-        )
+    def _with_cores(self, records: Records) -> Records:
+        cores = read_core_counts(self.identity.directory, self.identity.device)
+        return replace(records, cores=cores)
 
 
 @dataclass(frozen=True)
@@ -140,8 +88,9 @@ class TraceViewSource(_Export):
             packed, _ = find_packed_devices(trace)
             files = TraceFiles((trace,), device, only_device=True, packed=packed)
         records, overlap = read_trace_and_overlap(files, self.identity.rank, strings, wanted)
+        metrics = MetricsBuilder.for_tables(kernels, wanted)
         only = device if self.several_devices else None
-        return self._finish(records, kernels, only, overlap, wanted)
+        return self._with_cores(_finish(records, kernels, only, overlap, metrics))
 
 
 @dataclass(frozen=True)
@@ -184,8 +133,9 @@ class MindStudioSource(_Export):
                 found, pieces = read_step_table(path, only, damage)
                 omissions = (*records.omissions, *damage.omissions(rank))
                 records = replace(records, steps=found, parts=pieces, omissions=omissions)
-        tables = list(self._tables("op_summary", "csv"))
-        return self._finish(records, tables, only, overlap, wanted, ends=True)
+        kernels = list(self._tables("op_summary", "csv"))
+        metrics = MetricsBuilder.for_tables(kernels, wanted)
+        return self._with_cores(_finish(records, kernels, only, overlap, metrics, ends=True))
 
 
 @dataclass(frozen=True)
@@ -222,4 +172,59 @@ class GraphTimelineSource(_Export):
             files.append(TraceFiles(tuple(paths), self._device, graph))
         strings, rank = StringPool(), self.identity.rank
         records = join_records([read_trace(one, rank, strings, wanted) for one in files])
-        return self._finish(records, [], None, VendorOverlap.empty(), wanted)
+        return _finish(records, [], None, VendorOverlap.empty())
+
+
+def _finish(
+    records: Records,
+    kernel_tables: list[Path],
+    device: int | None,
+    overlap: VendorOverlap,
+    metrics: MetricsBuilder | None = None,
+    *,
+    ends: bool = False,
+) -> Records:
+    """Describe tasks by their kernel table and keep one copy of each step.
+
+    overlap: the trace's own Overlap Analysis. metrics: collects what the cores measured of kernels.
+    ends: whether the table also tells when tasks end.
+    """
+    warnings = records.warnings
+    if kernel_tables:
+        table, lost = read_kernel_table(
+            kernel_tables, records.strings, records.rank, device, metrics
+        )
+        if metrics is not None:
+            records = replace(records, metrics=metrics.build())
+        row = match_tasks(records.tasks, table)
+        if not (row >= 0).any() and (later_ns := delay_of_table(table, records.tasks)):
+            table = move_table(table, -later_ns)
+            row = match_tasks(records.tasks, table)
+            warnings += (
+                f"rank {records.rank}: kernels start {format_duration(abs(later_ns))} "
+                f"{'later' if later_ns > 0 else 'earlier'} in {kernel_tables[0].name} than in the "
+                "trace, which is drawn.",
+            )
+        tasks = end_tasks(records.tasks, table, row) if ends else records.tasks
+        tasks = describe_tasks(tasks, table, row)
+        listed = tasks.compute
+        tasks = mark_unlisted_kernels(tasks, records.tasks.compute & (row < 0), overlap)
+        records = replace(records, tasks=tasks, omissions=(*records.omissions, *lost))
+        if added := int((tasks.compute & ~listed).sum()):
+            warnings += (
+                f"rank {records.rank}: {format_count(added, 'kernel')} without a row in "
+                f"{kernel_tables[0].name} count as computing, as the trace's own Overlap Analysis "
+                "counts them.",
+            )
+        unmatched = len(table) - len(distinct(row[row >= 0]))
+        if unmatched:
+            warnings += (
+                f"rank {records.rank}: {unmatched} of {len(table)} rows of "
+                f"{kernel_tables[0].name} have no task in the trace.",
+            )
+    return replace(
+        records,
+        steps=distinct_steps(records.steps),
+        parts=distinct_parts(records.parts),
+        warnings=warnings,
+    )
