@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from timeline.analysis.gains.findings import Cause
+from timeline.analysis.gains.findings import Cause, FindingKind
 from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
@@ -29,6 +29,7 @@ from timeline.verdict import words
 from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
+from timeline.verdict.kernels import compute_sentence, kernel_sentences
 from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
 from timeline.verdict.unreplayed import untimed_sentences
 from timeline.verdict.words import idle_sentence, mean_idle
@@ -38,6 +39,8 @@ MOST_BARS = 24
 BARS = " ▁▂▃▄▅▆▇█"
 LEAST_LATE = 50
 """A rank that is never late by more than one of so many parts of the latest has no bars."""
+LEAST_COMPUTE = 0.2
+"""Share of a mean step that must compute for a sentence on what bounds that."""
 NOTABLE = 0.05
 """Ranks and steps that are longer than the median by a smaller share are alike."""
 MOST = 2 / 3
@@ -122,6 +125,10 @@ class Verdict:
     untimed: tuple[str, ...] = ()
     finding_steps: tuple[tuple[int, ...], ...] = ()
     """Steps in which each finding is to be seen, see `_steps_to_see`."""
+    kernels: tuple[str, ...] = ()
+    """Sentences on the kernels of a capture of few operators."""
+    compute: str | None = None
+    """What bounds compute, as far as it was measured."""
     commands: tuple[str, ...] = ()
     """Commands that show each finding in detail, empty for none; of no finding at first."""
 
@@ -190,6 +197,8 @@ class Verdict:
                 _steps_to_see(figures.steps, steps, ordinary, finding)
                 for finding in figures.findings.found
             ),
+            kernels=(kernels := tuple(kernel_sentences(figures))),
+            compute=None if kernels else compute_sentence(figures),
         )
 
     @property
@@ -253,8 +262,12 @@ class Verdict:
     def sentences(self) -> Iterator[str]:
         """Yield the answers for people, the most telling first."""
         found = [one.sentence for one in self.findings.found]
-        yield from found[:1]
-        if self.mean is not None and not found and not self.findings.reason:
+        yield from self.kernels
+        # Of few operators it says nothing that one of them takes most of the time.
+        first = {one.kind for one in self.findings.found[:1]}
+        if not (self.kernels and FindingKind.SLOW_OPERATOR in first):
+            yield from found[:1]
+        if self.mean is not None and not (found or self.findings.reason or self.kernels):
             yield words.nothing_sentence(self.mean, self._longest_operator())
         yield from self.data_advice
         yield from self.advice
@@ -277,6 +290,8 @@ class Verdict:
         """Yield the parts of a mean step, possible gains, and what takes longest."""
         yield words.step_sentence(mean)
         yield from self._most_waited_for(mean)
+        if self.compute and mean.computing_ns >= LEAST_COMPUTE * mean.period_ns:
+            yield self.compute
         yield from self.bubbles
         yield from self._outside(mean)
         yield from filter(None, [self.idle, self.ends])

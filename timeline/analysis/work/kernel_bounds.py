@@ -14,9 +14,16 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import ColumnTable, Float64, Int64, Rows, column
+from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import sum_rows
-from timeline.records.kernel_metrics import CUBE_SIDE, PIPES, VECTOR_SIDE, KernelMetrics
-from timeline.records.not_given import NO_ID
+from timeline.records.kernel_metrics import (
+    CUBE_SIDE,
+    PIPES,
+    VECTOR_SIDE,
+    CoreCounts,
+    KernelMetrics,
+)
+from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Tasks
 
 LEAST_BOUND = 0.3
@@ -64,13 +71,16 @@ class PipeTimes(ColumnTable):
 class Bounds:
     """What bounds each group of kernels, (groups,); all but the bound are NaN if unknown.
 
-    bound: name of a pipe or LATENCY, empty if no ratio was measured. cores: number of cores in use,
-    the mean of the kernels weighted by duration. outside_core: share of the duration in which no
-    core runs the kernel, for launch and synchronisation of its blocks.
+    bound: name of a pipe or LATENCY, empty if no ratio was measured. bound_share: share of the time
+    in which the busiest pipe is busy. next_pipe, next_share: the same of the second busiest. cores:
+    number of cores in use, the mean of the kernels weighted by duration. outside_core: share of the
+    duration in which no core runs the kernel, for launch and synchronisation of its blocks.
     """
 
     bound: npt.NDArray[np.object_]
     bound_share: Float64
+    next_pipe: npt.NDArray[np.object_]
+    next_share: Float64
     cores: Float64
     clock_ghz: Float64
     outside_core: Float64
@@ -78,10 +88,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class KernelTotals:
-    """Measurements of the cores, summed by operator."""
+    """Measurements of the cores, summed by operator; cores: how many the device has."""
 
     sums: KernelSums = field(default_factory=KernelSums.empty)
     pipes: PipeTimes = field(default_factory=PipeTimes.empty)
+    cores: CoreCounts = CoreCounts()
 
     def __bool__(self) -> bool:
         return len(self.sums) > 0
@@ -127,7 +138,9 @@ class KernelTotals:
         return cls(sum_rows(sums, ("operator",), _SUMS)[0], PipeTimes.concat(pipes))
 
     @classmethod
-    def join(cls, parts: Iterable[KernelTotals], operator: Int64) -> KernelTotals:
+    def join(
+        cls, parts: Iterable[KernelTotals], operator: Int64, cores: CoreCounts
+    ) -> KernelTotals:
         """Return the sums of all parts; operator: the row of each operator of theirs."""
         parts = list(parts)
         sums = KernelSums.concat(part.sums for part in parts)
@@ -136,6 +149,7 @@ class KernelTotals:
         return cls(
             sum_rows(moved, ("operator",), _SUMS)[0],
             replace(pipes, operator=operator[pipes.operator]),
+            cores,
         )
 
     def bounds(self, group: Int64, groups: int) -> Bounds:
@@ -150,17 +164,57 @@ class KernelTotals:
         pipes = self.pipes
         np.add.at(busy_ns, (group[pipes.operator], pipes.side, pipes.pipe), pipes.busy_ns)
         share = _quotient(busy_ns.max(axis=1), sums["measured_ns"][:, None])
-        pipe = np.argmax(share, axis=1)
-        bound_share = np.take_along_axis(share, pipe[:, None], axis=1)[:, 0]
+        order = np.argsort(-share, axis=1, kind="stable")
+        shares = np.take_along_axis(share, order, axis=1)
+        pipe, bound_share = order[:, 0], shares[:, 0]
         names = np.array([*PIPES, LATENCY, ""], object)
         pipe = np.where(bound_share >= LEAST_BOUND, pipe, len(PIPES))
         return Bounds(
             bound=names[np.where(np.isnan(bound_share), len(PIPES) + 1, pipe)],
             bound_share=bound_share,
+            next_pipe=names[order[:, 1]],
+            next_share=shares[:, 1],
             cores=_quotient(sums["block_ns"], sums["split_ns"]),
             clock_ghz=_quotient(sums["cycles"], sums["block_core_ns"]),
             outside_core=1 - np.minimum(_quotient(sums["core_ns"], sums["timed_ns"]), 1),
         )
+
+
+class KernelRuns(ColumnTable):
+    """How the runs of an operator follow each other, one row each.
+
+    operator: row in OperatorTimes. first_ns: duration of its first run; median_ns: of the others,
+    or of that one if there are no others. gap_ns: median time from the end of a kernel to the start
+    of the next one on its stream, NO_TIME if none follows.
+    """
+
+    operator: Int64 = column(np.int64)
+    first_ns: Int64 = column(np.int64)
+    median_ns: Int64 = column(np.int64)
+    gap_ns: Int64 = column(np.int64, NO_TIME)
+
+    @classmethod
+    def of_tasks(cls, tasks: Tasks, rows: Rows, operator: Int64) -> KernelRuns:
+        """Return the runs of each operator.
+
+        rows: of the tasks that compute. operator: (rows,) row in OperatorTimes of each.
+        """
+        order = np.lexsort((tasks.start_ns[rows], tasks.stream[rows]))
+        rows, operator = rows[order], operator[order]
+        start_ns, end_ns = tasks.start_ns[rows], tasks.end_ns[rows]
+        stream = tasks.stream[rows]
+        follows = np.append(stream[1:] == stream[:-1], False)
+        gap_ns = np.append(start_ns[1:], 0) - end_ns
+        runs = []
+        for one, places in rows_by_value(operator):
+            durations_ns = (end_ns - start_ns)[places]
+            first = int(np.argmin(start_ns[places]))
+            others_ns = np.delete(durations_ns, first) if len(places) > 1 else durations_ns
+            gaps_ns = np.maximum(gap_ns[places][follows[places]], 0)
+            gap = int(np.median(gaps_ns)) if len(gaps_ns) else int(NO_TIME)
+            runs.append((one, int(durations_ns[first]), int(np.median(others_ns)), gap))
+        columns = np.array(runs, np.int64).reshape(-1, 4).T
+        return cls(*(np.ascontiguousarray(values) for values in columns))
 
 
 def bound_of_each(metrics: KernelMetrics) -> tuple[Int64, Float64]:

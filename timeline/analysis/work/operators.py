@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
-from timeline.analysis.work.kernel_bounds import KernelTotals
+from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import (
@@ -43,6 +43,10 @@ HOST_CORE = "host"
 """Core of operators recorded only on the host."""
 LONGEST_OPS = 20
 """Number of communication ops listed individually."""
+
+
+MOST_SINGLE = 64
+"""Operators beyond which a capture without steps is not of single operators."""
 
 
 class OperatorTimes(ColumnTable):
@@ -96,6 +100,8 @@ class OperatorFigures:
     """True if gaps before kernels were measured."""
     lengths: OperatorLengths = field(default_factory=OperatorLengths.empty)
     kernels: KernelTotals = field(default_factory=KernelTotals)
+    runs: KernelRuns = field(default_factory=KernelRuns.empty)
+    """How runs of computing operators follow each other, without steps and communication only."""
 
     def moved(self, move: ClockMove) -> OperatorFigures:
         """Return the figures on another clock."""
@@ -149,7 +155,7 @@ def operator_figures(
     """
     strings = StringPool()
     with_lengths = int(records.tasks.compute.sum()) + len(records.ops) <= most_lengths
-    computing, computing_lengths, kernels = _computing(
+    computing, computing_lengths, kernels, runs = _computing(
         records, strings, most_names, waits, lengths=with_lengths
     )
     communicating, op_lengths = _communicating(records, strings, most_names, waits)
@@ -159,7 +165,9 @@ def operator_figures(
         below = replace(op_lengths, operator=op_lengths.operator + len(computing))
         lengths = OperatorLengths.concat([*computing_lengths, below])
     longest = _longest(records.ops, iterations, records.strings, strings)
-    return OperatorFigures(tuple(strings), times, longest, waits is not None, lengths, kernels)
+    return OperatorFigures(
+        tuple(strings), times, longest, waits is not None, lengths, kernels, runs
+    )
 
 
 def host_operators(records: Records) -> OperatorFigures:
@@ -192,7 +200,7 @@ def _computing(
     waits: KernelWaits | None,
     *,
     lengths: bool,
-) -> tuple[OperatorTimes, list[OperatorLengths], KernelTotals]:
+) -> tuple[OperatorTimes, list[OperatorLengths], KernelTotals, KernelRuns]:
     """Return the operators that compute, read in chunks."""
     tasks, pool = records.tasks, records.strings
     used, shapes = np.zeros((2, len(pool)), np.bool_)
@@ -209,6 +217,8 @@ def _computing(
     name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
     parts, kept, totals = list[OperatorTimes](), list[OperatorLengths](), list[KernelTotals]()
+    is_single = not len(records.steps) and not len(records.ops)
+    places, operators = list[Rows](), list[Int64]()
     for rows in computing_rows(tasks):
         codes = tasks.name[rows]
         types, cores = task_types.at(tasks, rows)
@@ -223,10 +233,19 @@ def _computing(
             kept.append(replace(part_lengths, operator=operator))
         if len(records.metrics):
             totals.append(KernelTotals.of(tasks, rows, operator, records.metrics))
+        if is_single:
+            places.append(rows)
+            operators.append(operator)
         parts.append(part)
     times, operator = _summed(OperatorTimes.concat(parts))
     kept = [replace(part, operator=operator[part.operator]) for part in kept]
-    return times, kept, KernelTotals.join(totals, operator) if totals else KernelTotals()
+    kernels, runs = KernelTotals(), KernelRuns.empty()
+    if totals:
+        kernels = KernelTotals.join(totals, operator, records.cores)
+    if places and len(times) <= MOST_SINGLE:
+        every = operator[np.concatenate(operators)]
+        runs = KernelRuns.of_tasks(tasks, np.concatenate(places), every)
+    return times, kept, kernels, runs
 
 
 def _communicating(
