@@ -490,14 +490,14 @@ def test_tables_of_a_database_that_are_not_used_are_named(
     (database,) = (capture / OUTPUT).glob("ascend_pytorch_profiler_*.db")
 
     def named() -> bool:
-        return any("TASK_PMU_INFO" in row["file"] for row in export(profile.path)["unused"])
+        return any("SAMPLE_PMU_SUMMARY" in row["file"] for row in export(profile.path)["unused"])
 
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("DROP TABLE IF EXISTS TASK_PMU_INFO")
-        connection.execute("CREATE TABLE TASK_PMU_INFO (globalTaskId INTEGER)")
+        connection.execute("DROP TABLE IF EXISTS SAMPLE_PMU_SUMMARY")
+        connection.execute("CREATE TABLE SAMPLE_PMU_SUMMARY (globalTaskId INTEGER)")
     assert not named()
     with closing(sqlite3.connect(database)) as connection, connection:
-        connection.execute("INSERT INTO TASK_PMU_INFO VALUES (1)")
+        connection.execute("INSERT INTO SAMPLE_PMU_SUMMARY VALUES (1)")
     assert named()
 
 

@@ -237,6 +237,7 @@ class _Blocks:
 
     def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
         mean = [] if self.display.narrow else ["mean"]
+        bound = [] if self.display.narrow or not any(rows["bound"]) else ["bound by"]
         cells = [
             (
                 *(str(name_text(row[name], self.display)) for name in more),
@@ -244,10 +245,11 @@ class _Blocks:
                 format_short(row["total_ns"]),
                 *(format_short(round(row["total_ns"] / row["count"])) for _ in mean),
                 format_share(row["share"], 1),
+                *(_bound_text(row) for _ in bound),
             )
             for row in rows.to_dicts()
         ]
-        heads = [title, *more], ["count", "time", *mean, "share"]
+        heads = [title, *more], ["count", "time", *mean, "share", *bound]
         return named_grid(self.display, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:
@@ -264,6 +266,11 @@ class _Blocks:
         ]
         heads = ["longest communication op"], ["rank", "step", "time"]
         return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
+
+
+def _bound_text(row: Row) -> str:
+    """Return what bounds an operator and how busy that is, empty if not measured."""
+    return f"{row['bound']} {format_share(row['bound_share'], 1)}" if row["bound"] else ""
 
 
 # -- idle time -------------------------------------------------------------------------------------

@@ -53,10 +53,10 @@ _SUMS = """
     share share: of all of its source and rank
     """
 _BOUNDS = """
-    text bound: the busiest pipe of the AI Core (cube, vector, scalar, mte1, mte2, mte3 or \
-        fixpipe), or latency if none is busy 30% of the time; null if not measured
-    share bound_share: of the time in which that pipe is busy
-    real cores: in use, a mean weighted by duration
+    text bound = Bound by: the busiest pipe of the AI Core (cube, vector, scalar, mte1, mte2, \
+        mte3 or fixpipe), or latency if none is busy 30% of the time; null if not measured
+    share bound_share = Busy: of the time in which that pipe is busy
+    real cores: in use, a mean weighted by duration; blocks, if the device names no cores
     real clock_ghz: of the cores
     share outside_core: of the time in which no core runs the kernel
     """

@@ -79,7 +79,7 @@ class _Kernel:
     """One operator of a capture of few.
 
     pipe: see `Bounds.bound`. cores: number in use and of the device (NO_ID if not known), None
-    unless few are in use. core_ns: time in the cores of a mean run, None unless a good part of it is
+    unless few are in use. core_ns: time in the cores of a mean run, None unless much of it is
     outside.
     """
 

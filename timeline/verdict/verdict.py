@@ -35,6 +35,7 @@ from timeline.verdict.unreplayed import untimed_sentences
 from timeline.verdict.words import idle_sentence, mean_idle
 
 MOST_OPERATORS = 5
+BOUND = ("bound", "bound_share")
 MOST_BARS = 24
 BARS = " ▁▂▃▄▅▆▇█"
 LEAST_LATE = 50
@@ -524,15 +525,21 @@ def _steps_to_see(
 def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     """Sum the operators of all ranks: a row per type and core, longest first.
 
-    by_name: a row for each name too, if figures have names.
+    by_name: a row for each name too, if figures have names. What bounds an operator is that of the
+    rank where it takes longest.
     """
     keys = ("communication", "type", "core", *(("name",) if by_name else ()))
     columns = ("count", "total_ns", "shortest_ns", "longest_ns", "waited_ns")
     found: dict[tuple[Any, ...], list[int]] = {}
-    untold = set()
+    untold, bound_of = set(), dict[tuple[Any, ...], tuple[int, Any, Any]]()
+    bounds = zip(*(operators[name].tolist() for name in BOUND), strict=True) if operators else ()
     ids = zip(*(operators[name].tolist() for name in keys), strict=True) if operators else ()
     rows = zip(*(operators[name].tolist() for name in columns), strict=True) if operators else ()
-    for key, (count, total_ns, shortest_ns, longest_ns, waited_ns) in zip(ids, rows, strict=True):
+    for key, (count, total_ns, shortest_ns, longest_ns, waited_ns), bound in zip(
+        ids, rows, bounds, strict=True
+    ):
+        if total_ns > bound_of.get(key, (-1,))[0]:
+            bound_of[key] = total_ns, *bound
         sums = found.setdefault(key, [0, 0, shortest_ns, 0, 0])
         sums[0] += count
         sums[1] += total_ns
@@ -547,12 +554,19 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     totals = dict(zip(columns, values.T, strict=True))
     untold_rows = np.array([key in untold for key in order], np.bool_)
     totals["waited_ns"] = np.ma.masked_array(totals["waited_ns"], untold_rows)
+    shares = [bound_of[key][2] for key in order]
     return Table(
         {
             name: np.array([key[at] for key in order], object if at else np.int64)
             for at, name in enumerate(keys)
         }
         | totals
+        | {
+            "bound": np.array([bound_of[key][1] for key in order], object),
+            "bound_share": np.ma.masked_array(
+                [one or 0.0 for one in shares], [one is None for one in shares]
+            ),
+        }
     )
 
 
@@ -561,7 +575,7 @@ def _longest(totals: Table, chosen: Bool) -> Table:
     rows = totals.take(chosen)
     all_ns = int(rows["total_ns"].sum())
     top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))
-    columns = {name: top[name] for name in ("type", "core", "count", "total_ns")}
+    columns = {name: top[name] for name in ("type", "core", "count", "total_ns", *BOUND)}
     share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
     return Table({**columns, "share": np.round(share, 6)})
 

@@ -98,10 +98,13 @@ class KernelTotals:
         return len(self.sums) > 0
 
     @classmethod
-    def of(cls, tasks: Tasks, rows: Rows, operator: Int64, metrics: KernelMetrics) -> KernelTotals:
+    def of(
+        cls, tasks: Tasks, rows: Rows, operator: Int64, metrics: KernelMetrics, cores: CoreCounts
+    ) -> KernelTotals:
         """Sum the kernels among tasks.
 
-        rows: of the tasks. operator: (rows,) row in OperatorTimes of each.
+        rows: of the tasks. operator: (rows,) row in OperatorTimes of each. cores: of the device,
+        which run as many blocks at a time.
         """
         measured = tasks.metrics[rows] != NO_ID
         rows, operator = rows[measured], operator[measured]
@@ -121,6 +124,8 @@ class KernelTotals:
         longest_ns = np.maximum(core_ns[CUBE_SIDE], core_ns[VECTOR_SIDE])
         blocks = np.maximum(tasks.blocks[rows], 0)
         on_cube = core_ns[CUBE_SIDE] > 0
+        most = np.where(on_cube, cores.cube, cores.vector)
+        blocks = np.where(most != NO_ID, np.minimum(blocks, most), blocks)
         own_core_ns = np.where(on_cube, core_ns[CUBE_SIDE], core_ns[VECTOR_SIDE])
         cycles = np.where(on_cube, metrics.cycles(CUBE_SIDE)[at], metrics.cycles(VECTOR_SIDE)[at])
         clocked = (own_core_ns > 0) & (blocks > 0) & (cycles > 0)

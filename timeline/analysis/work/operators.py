@@ -232,7 +232,7 @@ def _computing(
         if lengths:
             kept.append(replace(part_lengths, operator=operator))
         if len(records.metrics):
-            totals.append(KernelTotals.of(tasks, rows, operator, records.metrics))
+            totals.append(KernelTotals.of(tasks, rows, operator, records.metrics, records.cores))
         if is_single:
             places.append(rows)
             operators.append(operator)
