@@ -28,6 +28,7 @@ class ReadingKeywords(TypedDict, total=False):
     bp_end: str
     jobs: int | None
     executor: str
+    peak_flops: float | str | None
     keep_going: bool
     progress: Progress | None
 

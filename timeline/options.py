@@ -11,6 +11,7 @@ import enum
 import math
 import operator
 import os
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -104,6 +105,30 @@ def _number(
         return number
 
     return read
+
+
+_PREFIXES = {"": 1, "G": 10**9, "T": 10**12, "P": 10**15}
+
+
+def _read_flops(given: float | str | None) -> int:
+    """Return operations per second, from a number or a text such as 312T; 0 for None.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    text = str(0 if given is None else given)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([GTP]?)", text)
+    flops = float(match[1]) * _PREFIXES[match[2]] if match else math.inf
+    if not flops < LARGEST_LIMIT * _PREFIXES["P"]:
+        raise UsageError(
+            f"peak-flops {given}: it is not a number of FLOP/s.", do="Write it as 312T or 312e12."
+        )
+    return int(flops)
+
+
+def _format_flops(flops: int) -> list[str]:
+    prefix, size = next(one for one in reversed(_PREFIXES.items()) if not flops % one[1])
+    return [f"{flops // size}{prefix}"]
 
 
 def _read_exact_steps(steps: Ids) -> tuple[int, ...] | None:
@@ -499,7 +524,8 @@ class ReadingOptions:
     assign_rank: rank by directory, for captures that do not state theirs. clock: placement of ranks
     on one clock. operators: used if steps are not marked. jobs: processes that read ranks; None is
     one per core, or none for a small profile. executor: the address of a Dask scheduler to work on
-    instead. keep_going: leave out ranks that fail.
+    instead. peak_flops: FLOP/s of a device at its peak, 0 if not given. keep_going: leave out ranks
+    that fail.
     """
 
     assign_rank: Mapping[str, int] = option(
@@ -529,6 +555,16 @@ class ReadingOptions:
         help="read ranks on a Dask cluster that sees the same files",
         metavar="dask://HOST:PORT",
         default="",
+        completion=NO_COMPLETION,
+    )
+    peak_flops: int = option(
+        "--peak-flops",
+        group=Group.REPORT,
+        help="FLOP/s of a device at its peak, such as 312T, where the profile does not tell it",
+        metavar="FLOPS",
+        default=0,
+        read=_read_flops,
+        spell=_format_flops,
         completion=NO_COMPLETION,
     )
     keep_going: bool = option(

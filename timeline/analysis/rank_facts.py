@@ -269,6 +269,7 @@ def collect_facts(
         waits=kernel_waits(records, None if selection.steps is None else membership)
         if questions.causes
         else None,
+        peak_flop_per_s=questions.peak_flop_per_s,
     )
     overlap_ns = selected.overlap.totals_ns()
     if not records.tells_free:  # not reported, but the parts add up to the span

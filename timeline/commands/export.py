@@ -51,7 +51,7 @@ from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import CsvFile, format_exact_steps, notes_of
 from timeline.reports.valid_json import json_of
-from timeline.selection import Selection, select
+from timeline.selection import Kind, Selection, select
 from timeline.sources.source import Source
 from timeline.tables.memory import MOST_AT_PEAK
 from timeline.tables.parallel import ParallelIndices, parallel_indices
@@ -136,7 +136,12 @@ def _write_export(
         len(sources),
         target.path,
         clock=profile.reading.clock,
-        questions=_questions(asked, selection, options, len(sources)),
+        questions=_questions(
+            replace(asked, peak_flop_per_s=profile.reading.peak_flops),
+            selection,
+            options,
+            len(sources),
+        ),
         on_disk=frozenset(profile.ranks),
     )
     written: Written | None = None
@@ -188,6 +193,7 @@ def _questions(
     return replace(
         asked,
         causes=options.causes,
+        metrics=asked.operator_steps or options.report is not None or options.kind is Kind.DETAIL,
         named_operators=most_names(ranks) if options.report else 0,
         operator_steps=asked.operator_steps or options.report is not None,
         most_allocations=_most_allocations(selection, options),

@@ -173,6 +173,7 @@ class RankRequest:
             operators=asked.framework is not None,
             shapes=asked.framework is not None and asked.framework.with_shapes,
             allocations=asked.allocations,
+            metrics=asked.metrics,
         )
 
 

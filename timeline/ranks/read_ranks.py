@@ -219,7 +219,7 @@ def read_facts(
         ranks=len(chosen),
         draw=False,
         clock=reading.clock,
-        questions=questions,
+        questions=replace(questions, peak_flop_per_s=reading.peak_flops),
         on_disk=frozenset(source.identity.rank for source in sources),
     )
     with worker_pool_for(chosen, reading, progress) as workers:

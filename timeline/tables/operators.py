@@ -60,6 +60,12 @@ _BOUNDS = """
     real clock_ghz: of the cores
     share outside_core: of the time in which no core runs the kernel
     """
+_WORK = """
+    real flop = Work in FLOP: of all runs, from shapes
+    real flop_per_s = Rate in FLOP/s: in the time of runs with known shapes
+    share utilization: of the peak of the device
+    real moved_bytes: inputs and outputs of all runs, from shapes
+    """
 _ONE_ROW = "; each compute task and communication op is in one row of tasks"
 
 OPERATORS = Spec(
@@ -72,7 +78,7 @@ OPERATORS = Spec(
     label core: what ran it
     label name
     label shapes: of inputs
-    {_TIMES}{_BOUNDS}""",
+    {_TIMES}{_BOUNDS}{_WORK}""",
     # Operators of a host alone are listed only if no device is recorded at all.
     lambda run: map(
         _operators,
@@ -87,7 +93,7 @@ OPERATOR_SUMS: Spec = Spec(
     {_SOURCE}label type: empty if the log names no operators
     text core
     count, total_ns = Time
-    {_SUMS}{_BOUNDS}""",
+    {_SUMS}{_BOUNDS}{_WORK}""",
     lambda run: (
         part
         for rank in run.facts
@@ -103,7 +109,7 @@ OPERATOR_DETAILS: Spec = Spec(
     {_SOURCE}label type: empty if the log names no operators
     text core
     count, total_ns = Time
-    {_SUMS}{_BOUNDS}label name
+    {_SUMS}{_BOUNDS}{_WORK}label name
     """,
     lambda run: (
         part for rank in run.facts for part in _of_files(OPERATOR_DETAILS, rank, RunLevel.NAME)
@@ -118,7 +124,7 @@ OPERATORS_BY_TYPE = Spec(
     label type
     label core: what ran it
     label shapes: empty
-    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}""",
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
     lambda run: [_with_file_sums(run, "operator_sums")],
     method=Method("operators", by="type"),
 )
@@ -132,7 +138,7 @@ OPERATORS_BY_NAME = Spec(
     label core: what ran it
     label name
     label shapes: of inputs
-    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}""",
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
     lambda run: [_with_file_sums(run, "operator_details")],
     method=Method("operators", by="name", questions={"named_operators": EVERY_ROW}),
 )
@@ -205,22 +211,24 @@ def _operators(facts: RankFacts) -> Columns:
 
 
 def _bounds(facts: RankFacts, group: Int64, groups: int) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of what bounds groups of operators; group: of each row of the times."""
-    if not facts.operators.kernels:
-        return _unbound(groups)
+    """Return what bounds groups of operators, and their work; group: of each row of the times."""
     bounds = facts.operators.kernels.bounds(group, groups)
-    numbers = ("bound_share", "cores", "clock_ghz", "outside_core")
+    rates = facts.operators.shapes.rates(group, groups)
     return {
         "bound": texts_or_none(bounds.bound),
-        **{name: np.ma.masked_invalid(getattr(bounds, name)) for name in numbers},
+        **{name: np.ma.masked_invalid(getattr(bounds, name)) for name in _MEASURED},
+        **{name: np.ma.masked_invalid(getattr(rates, name)) for name in _RATED},
     }
+
+
+_MEASURED = ("bound_share", "cores", "clock_ghz", "outside_core")
+_RATED = ("flop", "flop_per_s", "utilization", "moved_bytes")
 
 
 def _unbound(rows: int) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of what bounds operators, of which nothing was measured."""
     unknown = np.ma.masked_array(np.zeros(rows), True)
-    numbers = ("bound_share", "cores", "clock_ghz", "outside_core")
-    return {"bound": np.full(rows, None, object), **dict.fromkeys(numbers, unknown)}
+    return {"bound": np.full(rows, None, object), **dict.fromkeys((*_MEASURED, *_RATED), unknown)}
 
 
 def _with_file_sums(run: Run, sums: str) -> Columns:

@@ -11,7 +11,14 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.kernel_bounds import LATENCY, LEAST_BOUND, Bounds
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.tables.short_names import shortened
-from timeline.units import format_count, format_like, format_number, format_share, format_short
+from timeline.units import (
+    format_count,
+    format_flop,
+    format_like,
+    format_number,
+    format_share,
+    format_short,
+)
 from timeline.verdict.figures import Figures
 
 MOST_KERNELS = 3
@@ -29,6 +36,8 @@ OUTSIDE = 0.2
 FULLY, MOSTLY = 0.8, 0.6
 MEASURED = 0.5
 """Share of compute that must be measured for a sentence on all of it."""
+COMPLETE = 0.9
+"""Share of the time of matrix products with known work from which that is all of it."""
 LEAST_SHARE = 0.1
 """Share of compute from which a pipe is named as what bounds it."""
 MOST_CHARACTERS = 60
@@ -193,3 +202,27 @@ def compute_sentence(figures: Figures) -> str | None:
         if total_ns >= LEAST_SHARE * all_ns
     ]
     return f"Compute is bound by {', '.join(parts)} of its time." if parts else None
+
+
+def work_sentence(figures: Figures) -> str | None:
+    """Return how fast matrix products ran, None unless the work of half of their time is known."""
+    flop = flop_ns = products_ns = 0
+    at_peak_ns = 0.0
+    for rank in figures.facts:
+        shapes = rank.operators.shapes
+        sums = shapes.sums
+        flop += int(sums.flop.sum())
+        flop_ns += int(sums.flop_ns.sum())
+        products_ns += int(sums.products_ns.sum())
+        at_peak_ns += shapes.at_peak_ns
+    if not flop or flop_ns < MEASURED * products_ns:
+        return None
+    rate = f"Matrix products run at {format_flop(flop / flop_ns * 1e9)}/s"
+    if at_peak_ns:
+        rate += f", {format_share(at_peak_ns, flop_ns)} of the peak"
+        periods_ns = int(np.ma.filled(figures.steps["period_ns"], 0).sum())
+        if periods_ns and flop_ns >= COMPLETE * products_ns:
+            return f"{rate}; over whole steps {format_share(at_peak_ns, periods_ns)}."
+    if flop_ns < COMPLETE * products_ns:
+        rate += f" (shapes tell the work of {format_share(flop_ns, products_ns)} of their time)"
+    return f"{rate}."

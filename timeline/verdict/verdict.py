@@ -20,8 +20,9 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
+from timeline.tables.operators import OPERATORS
 from timeline.tables.parallel import pipeline_sentences
-from timeline.tables.table import Table
+from timeline.tables.table import Table, sum_rows
 from timeline.tables.times import extent_ns
 from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
 from timeline.units import format_duration, format_like, format_share, format_short
@@ -29,13 +30,14 @@ from timeline.verdict import words
 from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
-from timeline.verdict.kernels import compute_sentence, kernel_sentences
+from timeline.verdict.kernels import compute_sentence, kernel_sentences, work_sentence
 from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
 from timeline.verdict.unreplayed import untimed_sentences
 from timeline.verdict.words import idle_sentence, mean_idle
 
 MOST_OPERATORS = 5
 BOUND = ("bound", "bound_share")
+RATES = ("flop_per_s", "utilization")
 MOST_BARS = 24
 BARS = " ▁▂▃▄▅▆▇█"
 LEAST_LATE = 50
@@ -128,8 +130,8 @@ class Verdict:
     """Steps in which each finding is to be seen, see `_steps_to_see`."""
     kernels: tuple[str, ...] = ()
     """Sentences on the kernels of a capture of few operators."""
-    compute: str | None = None
-    """What bounds compute, as far as it was measured."""
+    compute: tuple[str, ...] = ()
+    """Sentences on what bounds compute and how fast it is, as far as it was measured."""
     commands: tuple[str, ...] = ()
     """Commands that show each finding in detail, empty for none; of no finding at first."""
 
@@ -199,7 +201,9 @@ class Verdict:
                 for finding in figures.findings.found
             ),
             kernels=(kernels := tuple(kernel_sentences(figures))),
-            compute=None if kernels else compute_sentence(figures),
+            compute=()
+            if kernels
+            else tuple(filter(None, [compute_sentence(figures), work_sentence(figures)])),
         )
 
     @property
@@ -291,8 +295,8 @@ class Verdict:
         """Yield the parts of a mean step, possible gains, and what takes longest."""
         yield words.step_sentence(mean)
         yield from self._most_waited_for(mean)
-        if self.compute and mean.computing_ns >= LEAST_COMPUTE * mean.period_ns:
-            yield self.compute
+        if mean.computing_ns >= LEAST_COMPUTE * mean.period_ns:
+            yield from self.compute
         yield from self.bubbles
         yield from self._outside(mean)
         yield from filter(None, [self.idle, self.ends])
@@ -525,49 +529,27 @@ def _steps_to_see(
 def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     """Sum the operators of all ranks: a row per type and core, longest first.
 
-    by_name: a row for each name too, if figures have names. What bounds an operator is that of the
-    rank where it takes longest.
+    by_name: a row for each name too, if figures have names. What bounds an operator, and its rate,
+    are those of the rank where it takes longest.
     """
     keys = ("communication", "type", "core", *(("name",) if by_name else ()))
-    columns = ("count", "total_ns", "shortest_ns", "longest_ns", "waited_ns")
-    found: dict[tuple[Any, ...], list[int]] = {}
-    untold, bound_of = set(), dict[tuple[Any, ...], tuple[int, Any, Any]]()
-    bounds = zip(*(operators[name].tolist() for name in BOUND), strict=True) if operators else ()
-    ids = zip(*(operators[name].tolist() for name in keys), strict=True) if operators else ()
-    rows = zip(*(operators[name].tolist() for name in columns), strict=True) if operators else ()
-    for key, (count, total_ns, shortest_ns, longest_ns, waited_ns), bound in zip(
-        ids, rows, bounds, strict=True
-    ):
-        if total_ns > bound_of.get(key, (-1,))[0]:
-            bound_of[key] = total_ns, *bound
-        sums = found.setdefault(key, [0, 0, shortest_ns, 0, 0])
-        sums[0] += count
-        sums[1] += total_ns
-        sums[2] = min(sums[2], shortest_ns)
-        sums[3] = max(sums[3], longest_ns)
-        if waited_ns is None:
-            untold.add(key)
-        else:
-            sums[4] += waited_ns
-    order = sorted(found, key=lambda key: (-found[key][1], key))
-    values = np.array([found[key] for key in order], np.int64).reshape(-1, len(columns))
-    totals = dict(zip(columns, values.T, strict=True))
-    untold_rows = np.array([key in untold for key in order], np.bool_)
-    totals["waited_ns"] = np.ma.masked_array(totals["waited_ns"], untold_rows)
-    shares = [bound_of[key][2] for key in order]
-    return Table(
-        {
-            name: np.array([key[at] for key in order], object if at else np.int64)
-            for at, name in enumerate(keys)
-        }
-        | totals
-        | {
-            "bound": np.array([bound_of[key][1] for key in order], object),
-            "bound_share": np.ma.masked_array(
-                [one or 0.0 for one in shares], [one is None for one in shares]
-            ),
-        }
+    if not len(operators):
+        operators = OPERATORS.of_rows()
+    rows = operators.take(np.argsort(-operators["total_ns"], kind="stable"))
+    totals = sum_rows(
+        rows,
+        keys,
+        ("count", "total_ns", "waited_ns"),
+        least=("shortest_ns",),
+        largest=("longest_ns",),
     )
+    first = dict[tuple[Any, ...], int]()
+    for at, key in enumerate(zip(*(rows[name].tolist() for name in keys), strict=True)):
+        first.setdefault(key, at)
+    longest = rows.take(np.fromiter(first.values(), np.intp))
+    totals = Table({**totals.columns, **{name: longest[name] for name in (*BOUND, *RATES)}})
+    order = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], [*first][at]))
+    return totals.take(np.array(order, np.intp))
 
 
 def _longest(totals: Table, chosen: Bool) -> Table:

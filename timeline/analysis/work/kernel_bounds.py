@@ -157,6 +157,12 @@ class KernelTotals:
             cores,
         )
 
+    @property
+    def clock_hz(self) -> float:
+        """Return the clock of the cores over all kernels, 0 if not measured."""
+        core_ns = int(self.sums.block_core_ns.sum())
+        return float(self.sums.cycles.sum()) / core_ns * 1e9 if core_ns else 0.0
+
     def bounds(self, group: Int64, groups: int) -> Bounds:
         """Return what bounds each group of operators.
 

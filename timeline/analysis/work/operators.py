@@ -11,6 +11,7 @@ from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
 from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
+from timeline.analysis.work.shape_work import ShapeTotals, WorkSums, work_of_tasks
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import (
     Bool,
@@ -45,6 +46,8 @@ LONGEST_OPS = 20
 """Number of communication ops listed individually."""
 
 
+MOST_UNASKED_WORK = 50_000
+"""Tasks up to which work is found from shapes, even if nobody asks for metrics of kernels."""
 MOST_SINGLE = 64
 """Operators beyond which a capture without steps is not of single operators."""
 
@@ -100,6 +103,7 @@ class OperatorFigures:
     """True if gaps before kernels were measured."""
     lengths: OperatorLengths = field(default_factory=OperatorLengths.empty)
     kernels: KernelTotals = field(default_factory=KernelTotals)
+    shapes: ShapeTotals = field(default_factory=ShapeTotals)
     runs: KernelRuns = field(default_factory=KernelRuns.empty)
     """How runs of computing operators follow each other, without steps and communication only."""
 
@@ -145,18 +149,20 @@ def operator_figures(
     most_names: int = 0,
     most_lengths: int = 0,
     waits: KernelWaits | None = None,
+    peak_flop_per_s: int = 0,
 ) -> OperatorFigures:
     """Return the time of each type of operator, or of each operator by name.
 
     iterations: (ops,) step of each communication op, NO_ID for none. most_names: maximum number of
     operators, and of communication ops, with rows of their own, longest first; the others of a type
     share a row without a name. most_lengths: maximum number of single durations; if there are more,
-    none are returned. waits: gaps before kernels, if measured.
+    none are returned. waits: gaps before kernels, if measured. peak_flop_per_s: of the device, 0 if
+    the user does not give it.
     """
     strings = StringPool()
     with_lengths = int(records.tasks.compute.sum()) + len(records.ops) <= most_lengths
-    computing, computing_lengths, kernels, runs = _computing(
-        records, strings, most_names, waits, lengths=with_lengths
+    computing, computing_lengths, measured = _computing(
+        records, strings, most_names, waits, lengths=with_lengths, peak_flop_per_s=peak_flop_per_s
     )
     communicating, op_lengths = _communicating(records, strings, most_names, waits)
     times = OperatorTimes.concat([computing, communicating])
@@ -166,7 +172,7 @@ def operator_figures(
         lengths = OperatorLengths.concat([*computing_lengths, below])
     longest = _longest(records.ops, iterations, records.strings, strings)
     return OperatorFigures(
-        tuple(strings), times, longest, waits is not None, lengths, kernels, runs
+        tuple(strings), times, longest, waits is not None, lengths, **vars(measured)
     )
 
 
@@ -200,7 +206,8 @@ def _computing(
     waits: KernelWaits | None,
     *,
     lengths: bool,
-) -> tuple[OperatorTimes, list[OperatorLengths], KernelTotals, KernelRuns]:
+    peak_flop_per_s: int,
+) -> tuple[OperatorTimes, list[OperatorLengths], _Measured]:
     """Return the operators that compute, read in chunks."""
     tasks, pool = records.tasks, records.strings
     used, shapes = np.zeros((2, len(pool)), np.bool_)
@@ -217,6 +224,8 @@ def _computing(
     name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
     parts, kept, totals = list[OperatorTimes](), list[OperatorLengths](), list[KernelTotals]()
+    works = list[WorkSums]()
+    with_work = len(records.metrics) > 0 or len(tasks) <= MOST_UNASKED_WORK
     is_single = not len(records.steps) and not len(records.ops)
     places, operators = list[Rows](), list[Int64]()
     for rows in computing_rows(tasks):
@@ -233,19 +242,34 @@ def _computing(
             kept.append(replace(part_lengths, operator=operator))
         if len(records.metrics):
             totals.append(KernelTotals.of(tasks, rows, operator, records.metrics, records.cores))
+        if with_work:
+            kinds = keys["type"]
+            works.append(work_of_tasks(tasks, rows, kinds, operator, strings, pool))
         if is_single:
             places.append(rows)
             operators.append(operator)
         parts.append(part)
     times, operator = _summed(OperatorTimes.concat(parts))
     kept = [replace(part, operator=operator[part.operator]) for part in kept]
-    kernels, runs = KernelTotals(), KernelRuns.empty()
+    measured = _Measured()
     if totals:
-        kernels = KernelTotals.join(totals, operator, records.cores)
+        measured.kernels = KernelTotals.join(totals, operator, records.cores)
+    if works:
+        cycles_per_s = max(records.cores.cube, 0) * measured.kernels.clock_hz
+        measured.shapes = ShapeTotals.join(works, operator, peak_flop_per_s, cycles_per_s)
     if places and len(times) <= MOST_SINGLE:
         every = operator[np.concatenate(operators)]
-        runs = KernelRuns.of_tasks(tasks, np.concatenate(places), every)
-    return times, kept, kernels, runs
+        measured.runs = KernelRuns.of_tasks(tasks, np.concatenate(places), every)
+    return times, kept, measured
+
+
+@dataclass
+class _Measured:
+    """Measurements of the operators that compute, beyond their times: see `OperatorFigures`."""
+
+    kernels: KernelTotals = field(default_factory=KernelTotals)
+    shapes: ShapeTotals = field(default_factory=ShapeTotals)
+    runs: KernelRuns = field(default_factory=KernelRuns.empty)
 
 
 def _communicating(

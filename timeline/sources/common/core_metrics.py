@@ -68,24 +68,31 @@ class MetricsBuilder:
         return KernelMetrics.join(self._parts).measured()
 
 
+_TABLE = "TASK_PMU_INFO"
+
+
+def has_few_metrics(database: Database) -> bool:
+    """Return whether the metrics in a database are few enough to be read without being asked."""
+    return 0 < database.count(_TABLE) * _CELL_BYTES <= MOST_UNASKED_BYTES
+
+
 def read_task_metrics(
-    database: Database, names: dict[int, str], task_ids: Int64, wanted: ReadRequest
+    database: Database, names: dict[int, str], task_ids: Int64, *, every: bool
 ) -> tuple[KernelMetrics, Int64]:
     """Read TASK_PMU_INFO, which has a row per task and metric.
 
     Args:
         names: strings of the database by id.
         task_ids: (tasks,) global id of each task.
+        every: whether all are wanted, or only those that say what bounds a kernel.
 
     Returns:
         The metrics, and the row of each task in them, (tasks,), NO_ID if it has none.
     """
-    table, nothing = "TASK_PMU_INFO", np.full(len(task_ids), NO_ID)
-    rows = database.count(table)
-    if not rows or not (wanted.metrics or rows * _CELL_BYTES <= MOST_UNASKED_BYTES):
-        return KernelMetrics(), nothing
-    keys = database.integers(table, {"globalTaskId": NO_ID, "name": NO_ID})
-    values = database.floats(table, {"value": _ABSENT})["value"]
+    if not database.count(_TABLE):
+        return KernelMetrics(), np.full(len(task_ids), NO_ID)
+    keys = database.integers(_TABLE, {"globalTaskId": NO_ID, "name": NO_ID})
+    values = database.floats(_TABLE, {"value": _ABSENT})["value"]
     ids, kernel = distinct_values(keys["globalTaskId"])
     metrics, metric = distinct_values(keys["name"])
     cells = np.full((len(metrics), len(ids)), np.nan)
@@ -94,7 +101,7 @@ def read_task_metrics(
     columns = {
         label: column
         for label, column in zip(labels, cells, strict=True)
-        if is_metric(label, every=wanted.every_arg)
+        if is_metric(label, every=every)
     }
     at = np.minimum(np.searchsorted(ids, task_ids), len(ids) - 1)
     return KernelMetrics(columns), np.where(ids[at] == task_ids, at, NO_ID)

@@ -50,12 +50,10 @@ DESCRIPTION: ColumnNames = {
 """What a row runs."""
 SHAPES: ColumnNames = {"input_shapes": ("Input Shapes",)}
 """What it works on."""
-BLOCKS: ColumnNames = {"blocks": ("Block Num", "Block Dim")}
-"""Blocks that a kernel is split into, each of which runs on a core."""
 ARGS: ColumnNames = {
     "output_shapes": ("Output Shapes",),
     "input_types": ("Input Data Types",),
-    **BLOCKS,
+    "blocks": ("Block Num", "Block Dim"),
     "context": ("Context ID",),
 }
 """The rest of that, which only `--args all` shows."""

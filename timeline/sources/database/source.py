@@ -18,6 +18,7 @@ from timeline.errors import SourceError
 from timeline.layers import HOST_LAYERS, Layer
 from timeline.records.clock import Clock, CommunicationRule, FreeRule
 from timeline.records.joining import IDS
+from timeline.records.kernel_metrics import KernelMetrics
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import UnusedFile
 from timeline.records.tables import (
@@ -39,7 +40,11 @@ from timeline.records.task_kinds import (
     drive_communication,
     ends_as_communication,
 )
-from timeline.sources.common.core_metrics import read_core_counts, read_task_metrics
+from timeline.sources.common.core_metrics import (
+    has_few_metrics,
+    read_core_counts,
+    read_task_metrics,
+)
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.identity import (
     GROUPS,
@@ -128,10 +133,12 @@ class _Reader(LostRows):
         super().__init__(rank)
         self.database, self.device = database, device
         self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
+        self.with_metrics = wanted.metrics or has_few_metrics(database)
         self.with_frequency = wanted.frequency
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
         self.group_numbers: dict[int, int] = {}
+        self.metrics = KernelMetrics()
         self.steps = self._steps()
         self.overlap = read_overlap_table(database, device)
         self.free_rule = FreeRule()
@@ -141,6 +148,7 @@ class _Reader(LostRows):
         # Kernels that run communication are distinguished from those that compute by their names.
         self.named = (
             wanted.with_names
+            or self.with_metrics
             or not len(self.steps)
             or Layer.COMMUNICATION in wanted.layers
             or any(map(ends_as_communication, self.names.by_id.values()))
@@ -305,18 +313,19 @@ class _Reader(LostRows):
         copy = map_values(raw["taskType"], lambda types: np.isin(types, copying))
         tasks = replace(tasks, copy=copy)
         if self.every_arg:
+            tasks = replace(tasks, batch=raw["batchId"])
+        if self.every_arg or self.with_metrics:
             tasks = replace(
                 tasks,
-                batch=raw["batchId"],
                 output_shapes=values_at(codes["outputShapes"], row, NO_NAME),
                 input_types=values_at(codes["inputDataTypes"], row, NO_NAME),
+                blocks=compute.of(self._blocks_column(), row),
             )
-        self.metrics, row_of_task = read_task_metrics(
-            self.database, types, raw["globalTaskId"], self.wanted
-        )
-        if self.every_arg or len(self.metrics):
-            blocks = compute.of(self._blocks_column(), row)
-            tasks = replace(tasks, blocks=blocks, metrics=row_of_task)
+        if self.with_metrics:
+            self.metrics, metrics = read_task_metrics(
+                self.database, types, raw["globalTaskId"], every=self.every_arg
+            )
+            tasks = replace(tasks, metrics=metrics)
         return tasks, raw["globalTaskId"]
 
     def _with_compute_by_type(self, tasks: Tasks, types: Codes) -> Tasks:
@@ -338,12 +347,12 @@ class _Reader(LostRows):
         Names are read, whatever is drawn, where only they give the types of operators.
         """
         table, names = "COMPUTE_TASK_INFO", {"name": NO_ID, "inputShapes": NO_ID}
+        tensors = {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
         raw = self.database.integers(
             table,
             {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
             | (names if self.named else {})
-            | self._if_every_arg({"outputShapes": NO_ID, "inputDataTypes": NO_ID})
-            | {self._blocks_column(): NO_ID},
+            | (tensors if self.every_arg or self.with_metrics else {}),
         )
         codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
         if not self.named and any((column == NO_NAME).any() for column in codes.values()):

@@ -44,7 +44,6 @@ from timeline.sources.common.export_files import find_newest_export
 from timeline.sources.common.identity import label_groups
 from timeline.sources.common.kernel_table import (
     ARGS,
-    BLOCKS,
     DESCRIPTION,
     EXECUTION,
     MATCH_TOLERANCE_NS,
@@ -196,7 +195,7 @@ class _Reading(LostRows):
         """Read tables of kernels or tasks; metrics: collects those of the cores."""
         columns = {**DESCRIPTION, **EXECUTION}
         if metrics is not None:
-            columns |= BLOCKS
+            columns |= {**SHAPES, **ARGS}
         if Layer.HARDWARE in self.wanted.layers:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
         parts = []
