@@ -535,11 +535,13 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     keys = ("communication", "type", "core", *(("name",) if by_name else ()))
     if not len(operators):
         operators = OPERATORS.of_rows()
-    rows = operators.take(np.argsort(-operators["total_ns"], kind="stable"))
+    unknown = np.ma.getmaskarray(operators["waited_ns"]).astype(np.int64)
+    rows = Table({**operators.columns, "unknown": unknown})
+    rows = rows.take(np.argsort(-operators["total_ns"], kind="stable"))
     totals = sum_rows(
         rows,
         keys,
-        ("count", "total_ns", "waited_ns"),
+        ("count", "total_ns", "waited_ns", "unknown"),
         least=("shortest_ns",),
         largest=("longest_ns",),
     )
@@ -547,7 +549,11 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     for at, key in enumerate(zip(*(rows[name].tolist() for name in keys), strict=True)):
         first.setdefault(key, at)
     longest = rows.take(np.fromiter(first.values(), np.intp))
-    totals = Table({**totals.columns, **{name: longest[name] for name in (*BOUND, *RATES)}})
+    waited_ns = np.ma.masked_array(totals["waited_ns"], totals["unknown"] > 0)
+    totals = Table(
+        {**totals.columns, "waited_ns": waited_ns}
+        | {name: longest[name] for name in (*BOUND, *RATES)}
+    )
     order = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], [*first][at]))
     return totals.take(np.array(order, np.intp))
 

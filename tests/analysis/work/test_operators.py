@@ -34,6 +34,7 @@ from timeline.records.profiler_tables import OperatorRuns, RunLevel
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.records.task_kinds import collective_kind
 from timeline.selection import Kind, Selection
+from timeline.tables.operators import OPERATORS
 from timeline.tables.table import Table
 from timeline.verdict.verdict import total_by_type
 
@@ -193,8 +194,8 @@ def test_totals_by_type_are_those_of_all_ranks(
 ) -> None:
     """Rows of one type and core become one, longest first; waits are told if all are known."""
     names = ("communication", "type", "core", "count", "total_ns", "shortest_ns", "longest_ns")
-    kinds = {name: object if at in (1, 2) else int for at, name in enumerate(names)}
-    table = Table.of_rows({**kinds, "waited_ns": int}, rows)
+    kinds = {name: object if at in (1, 2) else int for at, name in enumerate((*names, "waited_ns"))}
+    table = Table.of_rows(kinds | OPERATORS.kinds, [(*row, *[None] * 20) for row in rows])
     wanted: dict[tuple[int, str, str], tuple[int, int, int, int, int | None]] = {}
     for communication, kind, core, count, total, shortest, longest, waited in rows:
         old = wanted.get((communication, kind, core), (0, 0, 1 << 60, 0, 0))
@@ -205,7 +206,8 @@ def test_totals_by_type_are_those_of_all_ranks(
             max(old[3], longest),
             None if old[4] is None or waited is None else old[4] + waited,
         )
-    found = [tuple(row.values()) for row in total_by_type(table).to_dicts()]
+    totals = total_by_type(table).to_dicts()
+    found = [tuple(row[name] for name in (*names, "waited_ns")) for row in totals]
     assert {row[:3]: row[3:] for row in found} == wanted
     assert len(found) == len(wanted)
     assert [row[4] for row in found] == sorted((row[4] for row in found), reverse=True)

@@ -24,6 +24,8 @@ MOST_UNASKED_BYTES = 8 << 20
 """Metrics in larger tables are read only on request: a summary would take notably longer."""
 _CELL_BYTES = 24
 """Size of a row of TASK_PMU_INFO, which holds one number."""
+_KERNEL_BYTES = 160
+"""Size of a row of COMPUTE_TASK_INFO with its shapes, about."""
 _ABSENT = -1.0
 """Value of numbers that a database does not hold; no metric is negative."""
 
@@ -73,7 +75,8 @@ _TABLE = "TASK_PMU_INFO"
 
 def has_few_metrics(database: Database) -> bool:
     """Return whether the metrics in a database are few enough to be read without being asked."""
-    return 0 < database.count(_TABLE) * _CELL_BYTES <= MOST_UNASKED_BYTES
+    kernels = database.count("COMPUTE_TASK_INFO") * _KERNEL_BYTES
+    return max(kernels, database.count(_TABLE) * _CELL_BYTES) <= MOST_UNASKED_BYTES
 
 
 def read_task_metrics(

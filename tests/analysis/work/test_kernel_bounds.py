@@ -1,0 +1,212 @@
+"""Proves what bounds operators, their cores and clocks, and their work, against single kernels."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import timeline
+from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.work.kernel_bounds import LEAST_BOUND, KernelRuns, KernelTotals
+from timeline.analysis.work.shape_work import shape_work
+from timeline.cli.main import main
+from timeline.records.kernel_metrics import PIPES, CoreCounts, KernelMetrics
+from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.tables import Tasks
+from timeline.sources.source import OUTPUT
+
+RATIOS = (
+    "aic_mac_ratio",
+    "aic_scalar_ratio",
+    "aiv_scalar_ratio",
+    "aiv_vec_ratio",
+    "aiv_mte2_ratio",
+)
+PIPE_OF = dict(zip(RATIOS, ("cube", "scalar", "scalar", "vector", "mte2"), strict=True))
+_RATIO = st.none() | st.integers(0, 1000).map(lambda thousandths: thousandths / 1000)
+_KERNELS = st.lists(
+    st.tuples(
+        st.integers(0, 3),
+        st.integers(1, 10_000),
+        st.integers(0, 40),
+        st.tuples(*[_RATIO] * len(RATIOS)),
+        st.floats(0, 1),
+    ),
+    min_size=1,
+    max_size=20,
+)
+_Kernel = tuple[int, int, int, tuple[float | None, ...], float]
+
+
+def _totals(kernels: list[_Kernel], cores: CoreCounts) -> KernelTotals:
+    """The sums of kernels: operator, duration, blocks, ratios, and share of it in the cores."""
+    count = len(kernels)
+    operator = np.array([one[0] for one in kernels])
+    durations_ns = np.array([one[1] for one in kernels])
+    start_ns = np.cumsum(durations_ns) - durations_ns
+    columns = {
+        name: np.array([np.nan if one[3][at] is None else one[3][at] for one in kernels])
+        for at, name in enumerate(RATIOS)
+    }
+    core_ns = np.rint(durations_ns * np.array([one[4] for one in kernels]))
+    blocks = np.array([one[2] for one in kernels])
+    columns |= {"aiv_total_time": core_ns, "aiv_total_cycles": core_ns * blocks * 1.8}
+    tasks = Tasks.of(
+        count,
+        start_ns=start_ns,
+        end_ns=start_ns + durations_ns,
+        name=0,
+        blocks=blocks,
+        metrics=np.arange(count),
+    )
+    rows = np.arange(count)
+    return KernelTotals.of(tasks, rows, operator, KernelMetrics(columns), cores)
+
+
+@given(kernels=_KERNELS)
+def test_an_operator_is_bound_by_its_busiest_pipe(kernels: list[_Kernel]) -> None:
+    """Ratios are weighted by duration; kernels without any are left out, single gaps are 0."""
+    bounds = _totals(kernels, CoreCounts()).bounds(np.arange(4), 4)
+    for operator in range(4):
+        measured = [
+            one for one in kernels if one[0] == operator and any(r is not None for r in one[3])
+        ]
+        weight = sum(one[1] for one in measured)
+        if not weight:
+            assert not bounds.bound[operator]
+            assert np.isnan(bounds.bound_share[operator])
+            continue
+        shares: dict[str, float] = defaultdict(float)
+        for at, name in enumerate(RATIOS):
+            share = sum((one[3][at] or 0.0) * one[1] for one in measured) / weight
+            shares[PIPE_OF[name]] = max(shares[PIPE_OF[name]], share)
+        most = max(shares.values())
+        assert bounds.bound_share[operator] == pytest.approx(most)
+        tied = {name for name, share in shares.items() if share == pytest.approx(most)}
+        expected = tied if most > LEAST_BOUND else {"latency"}
+        assert bounds.bound[operator] in expected or most == pytest.approx(LEAST_BOUND)
+
+
+@given(kernels=_KERNELS)
+def test_blocks_beyond_the_cores_run_on_all_of_them(kernels: list[_Kernel]) -> None:
+    """Cores in use are the blocks, weighted by duration, and never more than the device has."""
+    bounds = _totals(kernels, CoreCounts(vector=20)).bounds(np.arange(4), 4)
+    for operator in range(4):
+        split = [one for one in kernels if one[0] == operator and one[2]]
+        if not split:
+            assert np.isnan(bounds.cores[operator])
+            continue
+        used = sum(one[1] * min(one[2], 20) for one in split) / sum(one[1] for one in split)
+        assert bounds.cores[operator] == pytest.approx(used)
+
+
+@given(kernels=_KERNELS)
+def test_groups_of_operators_are_bound_like_their_kernels(kernels: list[_Kernel]) -> None:
+    """The sums of operators give for two of them what their kernels together give."""
+    group = np.array([0, 0, 1, 1])
+    joined = _totals(kernels, CoreCounts()).bounds(group, 2)
+    merged = [(int(group[one[0]]), *one[1:]) for one in kernels]
+    alone = _totals(merged, CoreCounts()).bounds(np.arange(2), 2)
+    np.testing.assert_allclose(joined.bound_share, alone.bound_share)
+    np.testing.assert_allclose(joined.clock_ghz, alone.clock_ghz)
+    np.testing.assert_allclose(joined.outside_core, alone.outside_core)
+
+
+@given(parts=st.lists(_KERNELS, min_size=1, max_size=3))
+def test_sums_of_parts_are_those_of_the_whole(parts: list[list[_Kernel]]) -> None:
+    """Kernels that are read in chunks add up."""
+    totals = [_totals(kernels, CoreCounts()) for kernels in parts]
+    first = np.arange(4)
+    joined = KernelTotals.join(totals, first, CoreCounts()).bounds(first, 4)
+    whole = _totals([one for kernels in parts for one in kernels], CoreCounts()).bounds(first, 4)
+    np.testing.assert_allclose(joined.bound_share, whole.bound_share)
+    np.testing.assert_allclose(joined.cores, whole.cores)
+
+
+def test_runs_tell_the_first_from_the_others() -> None:
+    """The first in time, the median of the rest, and the gaps on the kernel's own stream."""
+    start_ns = np.array([100, 0, 200, 300, 50])
+    tasks = Tasks.of(
+        5,
+        start_ns=start_ns,
+        end_ns=start_ns + np.array([20, 60, 30, 10, 5]),
+        name=0,
+        stream=np.array([1, 1, 1, 1, 2]),
+    )
+    runs = KernelRuns.of_tasks(tasks, np.arange(5), np.array([0, 0, 0, 0, 1]))
+    assert runs.operator.tolist() == [0, 1]
+    assert runs.first_ns.tolist() == [60, 5]
+    assert runs.median_ns.tolist() == [20, 5]
+    assert runs.gap_ns.tolist() == [70, NO_TIME]
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "outputs", "flop"),
+    [
+        ("MatMulV2", "32,9216;4096,9216;4096", "32,4096", 2 * 32 * 9216 * 4096),
+        ("MatMulV2", "32,1000;32,4096", "1000,4096", 2 * 32 * 1000 * 4096),
+        ("BatchMatMulV2", "8,4,32,64;8,4,64,16", "8,4,32,16", 2 * 8 * 4 * 32 * 64 * 16),
+        ("aten::addmm", "[[16], [8, 32], [32, 16]]", "", 2 * 8 * 32 * 16),
+        ("Conv2D", "2,3,8,8;4,3,3,3", "2,4,6,6", 2 * 2 * 4 * 6 * 6 * 3 * 3 * 3),
+        ("Conv2D", "32,1,224,224,8;121,4,16,8;64", "32,8,55,55,8", None),
+        ("GroupedMatmul", "32,64;4,64,16", "32,16", None),
+        ("Add", "32,64;32,64", "32,64", None),
+        ("MatMulV2", "", "", None),
+        ("MatMulV2", "0,64;64,16", "0,16", None),
+    ],
+)
+def test_operations_follow_from_shapes(
+    kind: str, inputs: str, outputs: str, flop: int | None
+) -> None:
+    """Products and convolutions have operations; what shapes do not tell is not guessed."""
+    assert shape_work(kind, inputs, outputs, "FLOAT16;FLOAT16;FLOAT16").flop == flop
+
+
+def test_bytes_are_those_of_inputs_and_outputs() -> None:
+    """Each by its own type; unknown types have no size."""
+    assert shape_work("Add", "8,4;8,4", "8,4", "FLOAT16;FLOAT").moved_bytes == 32 * (2 + 4 + 2)
+    assert shape_work("Add", "8,4;8,4", "8,4", "MYSTERY;FLOAT").moved_bytes is None
+
+
+def test_metrics_of_a_database_reach_operators_and_the_verdict(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TASK_PMU_INFO, a row per kernel and metric, of a profile made here."""
+    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    (capture,) = profile.captures
+    (database,) = (capture / OUTPUT).glob("ascend_pytorch_profiler_*.db")
+    metrics = {"aic_mte2_ratio": 0.85, "aic_mac_ratio": 0.4, "aiv_vec_ratio": 0.0}
+    with closing(sqlite3.connect(database)) as connection, connection:
+        connection.execute("CREATE TABLE TASK_PMU_INFO (globalTaskId INTEGER, name INTEGER, value)")
+        ids = connection.execute("SELECT globalTaskId FROM COMPUTE_TASK_INFO").fetchall()
+        for at, (name, value) in enumerate(metrics.items()):
+            connection.execute("INSERT INTO STRING_IDS VALUES (?, ?)", (10**6 + at, name))
+            connection.executemany(
+                "INSERT INTO TASK_PMU_INFO VALUES (?, ?, ?)",
+                [(number, 10**6 + at, value) for (number,) in ids],
+            )
+    with timeline.open_profile(profile.path) as opened:
+        rows = [row for row in opened.operators().to_dicts() if not row["communication"]]
+    assert rows
+    assert {row["bound"] for row in rows} == {"mte2"}
+    assert [row["bound_share"] for row in rows] == pytest.approx([0.85] * len(rows))
+    assert {row["clock_ghz"] for row in rows} == {None}
+    assert main(["--verdict", str(profile.path)]) == 0
+    answer = " ".join(capsys.readouterr().out.split())
+    assert "Compute is bound by loads from global memory 100% of its time." in answer
+
+
+def test_a_ratio_that_no_kernel_has_is_no_pipe() -> None:
+    """Columns of other groups of metrics are kept under their own names and bound nothing."""
+    metrics = KernelMetrics({"aic_l1_read_bw(GB/s)": np.array([3.5])})
+    tasks = Tasks.of(1, start_ns=0, end_ns=10, name=0, metrics=0, blocks=NO_ID)
+    totals = KernelTotals.of(tasks, np.arange(1), np.zeros(1, np.int64), metrics, CoreCounts())
+    assert totals.bounds(np.zeros(1, np.int64), 1).bound.tolist() == [""]
+    assert set(PIPES) >= {"cube", "vector"}
