@@ -128,7 +128,7 @@ def test_what_mindspore_made_of_it_is_the_same(
     tasks, into = read(path, NumberedFile.AICPU_TEXT)
     assert (tasks.total_ns.tolist(), tasks.run_ns.tolist()) == (totals, runs)
     (lost,) = into.build()[1]
-    assert "lines that are no task" in lost.reason
+    assert "lines that are not a task" in lost.reason
 
 
 def test_the_binary_form_is_named_by_what_the_host_described(tmp_path: Path) -> None:

@@ -223,7 +223,7 @@ def test_damage_in_links_and_ops_is_counted_with_its_line(tmp_path: Path) -> Non
     tables, damage = read(tmp_path)
     assert tables.of(LinkSums).step.tolist() == [1]
     assert sorted(damage) == [
-        "hccl_raw_0.csv: cells that hold no JSON object, the first at line 4",
+        "hccl_raw_0.csv: cells without a JSON object, the first at line 4",
         "hccl_raw_0.csv: communication ops that cannot be read, the first at line 3",
         "hccl_raw_0.csv: links that cannot be read, the first at line 3",
         "hccl_raw_0.csv: rows without a step, the first at line 2",

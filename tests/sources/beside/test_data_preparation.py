@@ -84,8 +84,8 @@ def test_damaged_lines_of_a_queue_are_counted_with_their_place(tmp_path: Path) -
     tables, lost = read(tmp_path, device_queue_profiling=text)
     assert sizes(tables, Queue.HOST) == [(1, 0), (3, 5)]
     assert lost == [
-        "device_queue_profiling_0.txt: lines of no known kind, the first at line 5",
-        "device_queue_profiling_0.txt: lines with a cell that is no number, the first at line 6",
+        "device_queue_profiling_0.txt: lines of an unknown kind, the first at line 5",
+        "device_queue_profiling_0.txt: lines with a cell that is not a number, the first at line 6",
     ]
 
 

@@ -163,7 +163,7 @@ def test_a_summary_is_of_the_rank(tmp_path: Path, held: str, expected: list[obje
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        (SUMMARY, '{"FLOPs": "much"}', "values that are no numbers, the first at FLOPs"),
+        (SUMMARY, '{"FLOPs": "much"}', "values that are not numbers, the first at FLOPs"),
         (SUMMARY, "{}", "objects without FLOPs, the first at its beginning"),
         (SCOPES, '{"data": []}', "objects without links, the first at data"),
         (

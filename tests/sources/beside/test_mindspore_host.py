@@ -225,7 +225,7 @@ def test_rows_that_nothing_places_are_left_out_and_counted(
     records = read_all(made.path)[0]
     assert spans_of(records, CPU) == []
     assert spans_of(records, HOST) == stages(run, rank, clocks(made, rank))
-    tail = "on a clock that nothing relates to the records"
+    tail = "on a clock that cannot be related to the records"
     assert lost_rows(records)[f"rows of cpu_op_execute_timestamp_0.txt {tail}"] == 6
     assert lost_rows(records)[f"rows of device_queue_profiling_0.txt {tail}"] == 20
 

@@ -305,5 +305,5 @@ def test_lines_that_describe_nothing_are_counted(tmp_path: Path) -> None:
     assert (row["kind"], row["blocks"], row["task"], row["stream"]) == ("Add", 2, 7, 0)
     assert omissions == [
         f"{graph.name}: lines without op_name, the first at line 2",
-        f"{tasks.name}: lines that are no task, the first at line 2",
+        f"{tasks.name}: lines that are not a task, the first at line 2",
     ]

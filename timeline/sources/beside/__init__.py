@@ -1,1 +1,1 @@
-"""Files beside a capture: counters, host events, small tables, and the profiler's own sums."""
+"""Companion files of a capture: counters, host events, small tables, and the profiler's sums."""

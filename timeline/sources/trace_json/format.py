@@ -23,7 +23,7 @@ from timeline.sources.common.export_files import (
     OPERATOR_TABLE,
     JsonKind,
     find_device_table_directories,
-    find_moment_ns,
+    find_event_time_ns,
     has_file_named,
     has_json_name,
     kind_of_json,
@@ -140,7 +140,7 @@ def _identify_any_trace(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _recorded_time(capture: Capture) -> Extent:
-    return find_moment_ns(capture.content), None
+    return find_event_time_ns(capture.content), None
 
 
 ANY_TRACE = Format(
