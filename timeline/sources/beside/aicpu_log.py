@@ -26,7 +26,7 @@ from timeline.sources.files.opened import read_whole_file
 TICK_NS, MICROSECOND_NS = 10, 1000
 BINARY_MARK = b"\x5a\x5a"
 MAGIC = 0x5A5A
-LARGEST_OPERATOR_TASK = 25_000
+FIRST_RUNTIME_TASK = 25_000
 """The first id of tasks of the runtime itself, which do not run operators."""
 BINARY_RECORD = np.dtype(
     {
@@ -235,7 +235,7 @@ def _tasks_of_binary(data: bytes, described: Sequence[Path], losses: LossLog) ->
         losses.add("broken records", f"byte {first}", int(np.count_nonzero(~sound)))
     descriptions = (task for path in described for task in read_tasks(path, LossLog(path)))
     names = {(stream, task): name for name, _, task, stream in descriptions}
-    for row in records[sound & (records["task"] < LARGEST_OPERATOR_TASK)]:
+    for row in records[sound & (records["task"] < FIRST_RUNTIME_TASK)]:
         stream, task = int(row["stream"]), int(row["task"])
         yield _Task(
             names.get((stream, task), ""),

@@ -180,7 +180,8 @@ def _split(text: str, delimiter: str) -> list[str]:
 def quantity(text: str, unit: Unit) -> int | float | None:
     """Parse a number and convert it to the unit of its column; None if it is not a number.
 
-    Also None if it does not fit 64 bits. Percentages become floats up to 1, others exact integers.
+    Also None if it does not fit 64 bits. Percentages become floats, 1.0 for 100 %; numbers in other
+    units become exact integers.
     """
     if unit.factor is None or not _NUMBER.fullmatch(text):
         return None

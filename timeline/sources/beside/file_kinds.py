@@ -18,7 +18,7 @@ from timeline.sources.files.opened import files_by_name, remember_by_directory
 
 
 class Use(enum.Enum):
-    """A use of files, for which one module reads them."""
+    """A use of files; the files of one use are read by one module."""
 
     COUNTERS = enum.auto()
     OPERATOR_SUMS = enum.auto()
@@ -135,7 +135,7 @@ EXPORT_KINDS = (
 )
 _BY_NAME = {(kind.name, kind.suffix): kind for kind in EXPORT_KINDS}
 _NAME = re.compile(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
-"""The name of a file: its kind, stamps and numbers, and its suffix."""
+"""The name of an exported file: its kind, then stamps and numbers, and its suffix."""
 
 
 def find_kind(name: str) -> ExportKind | None:

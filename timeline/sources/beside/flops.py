@@ -193,7 +193,7 @@ def _means(first: Sequence[str], amounts: array[float]) -> Iterator[tuple[FlopUn
 def _differing_means(columns: Mapping[str, Float64]) -> _Values:
     """Return the means of columns, (n,) each, that differ between the n runs.
 
-    Rate and utilization are weighted by the time of each run, which is work by rate.
+    Rates and utilization are weighted by the time of each run: work divided by rate.
     """
     work, rate = columns[_WORK], columns[_RATE]
     milliseconds = np.divide(work, rate, out=np.zeros(len(work)), where=rate > 0)

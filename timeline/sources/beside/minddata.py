@@ -47,7 +47,7 @@ from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_profile_file
 
 ROOT = 0
-"""The operation that feeds the network; operations that do not feed it are ignored."""
+"""The operation that feeds the network; operations that do not lead to it are ignored."""
 _TIME_LINE, _SIZE_LINE = b"0", b"1"
 _TIMED = {
     b"0": ("get_ns", "Pipeline Time"),

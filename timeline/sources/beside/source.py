@@ -212,18 +212,18 @@ class WithCompanionFiles(SourceAround):
         }
 
     def _exports(self, *uses: Use) -> dict[ExportKind, tuple[Path, ...]]:
-        """Return the newest files of each kind with one of some uses, from the first directory."""
+        """Return the newest files of each kind of some uses, from the first directory with any."""
         files: dict[ExportKind, tuple[Path, ...]] = {}
         kinds = [kind for use in uses for kind in EXPORT_KINDS if kind.use is use]
         for listing in self._listings.values():
             for kind in kinds:
                 plain = listing.get(f"{kind.name}.{kind.suffix}")
                 paths = (plain,) if plain else select_newest_export(listing, kind.name, kind.suffix)
-                if paths and (kind.use is not Use.TRACE or self._is_beside(paths)):
+                if paths and (kind.use is not Use.TRACE or self._is_small_companion(paths)):
                     files.setdefault(kind, paths)
         return files
 
-    def _is_beside(self, traces: tuple[Path, ...]) -> bool:
+    def _is_small_companion(self, traces: tuple[Path, ...]) -> bool:
         """Return whether traces are small and not the capture itself."""
         if {*traces} & {*self.source.files} or any(path.suffix != ".json" for path in traces):
             return False

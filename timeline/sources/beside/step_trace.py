@@ -130,7 +130,7 @@ def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
 def _reduces(
     block: Block, iteration: Int64, good: Bool, cut: Bool, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps]:
-    """Return the reduces of good steps; keep those with only a start or an end, unless cut off."""
+    """Return the reduces of good steps; those with one end only are kept unless the row is cut."""
     parts, reduces = [], []
     names = [
         name.removesuffix(_START)

@@ -57,7 +57,7 @@ ARGS: ColumnNames = {
 }
 """Columns that only `--args all` shows."""
 PLACE: ColumnNames = {"stream": ("Stream ID", "stream_id"), "task": ("Task ID", "task_id")}
-"""Columns that tell tasks with the same start apart."""
+"""Columns that distinguish tasks with the same start."""
 EXECUTION: ColumnNames = {
     "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
     "stop": ("task_stop(us)",),

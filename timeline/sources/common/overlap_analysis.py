@@ -70,11 +70,9 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
 
 
 def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
-    """Infer whether the profiler counts idle time before the first or after the last busy segment.
+    """Infer whether the profiler counts time before or after all busy segments as free.
 
-    Without busy segments nothing is inferred.
-
-    evidence: the name of the segments' source, for people.
+    Without busy segments nothing is inferred. evidence: the name of the segments, for people.
     """
     timed = (overlap.start_ns != NO_TIME) & (overlap.end_ns >= overlap.start_ns)
     busy = np.isin(overlap.measure, [Measure.COMPUTING, Measure.COMMUNICATION]) & timed
@@ -266,7 +264,7 @@ def find_marked_ops(
 
 
 def _are_listed(marked: CommunicationOps, listed: CommunicationOps, strings: StringPool) -> Bool:
-    """Return a mask of marked ops with a listed op of the same connection, or of kind and time.
+    """Return a mask of marked ops with a listed op of the same connection, or same kind and time.
 
     The time matters because msMonitor numbers the connections of marks and of ops separately.
     """
