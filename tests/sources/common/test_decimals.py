@@ -17,8 +17,6 @@ from timeline.columns.strings import StringPool
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records
-from timeline.sources.beside.framework import format_tensors, tensors_of_text
-from timeline.sources.beside.host import read_host_clock
 from timeline.sources.common.decimals import (
     interval_ns,
     interval_ns_of_milliseconds,
@@ -28,6 +26,8 @@ from timeline.sources.common.decimals import (
 )
 from timeline.sources.common.device_clock import read_device_clocks
 from timeline.sources.common.losses import LostRows
+from timeline.sources.companions.framework import format_tensors, tensors_of_text
+from timeline.sources.companions.host import read_host_clock
 from timeline.sources.decoders.exported_values import number
 from timeline.sources.mindspore.records_builder import read_hccl_files
 

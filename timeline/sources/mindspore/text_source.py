@@ -17,10 +17,10 @@ from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps, Tasks
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
-from timeline.sources.beside.step_trace import StepTicks
 from timeline.sources.capture import Capture
 from timeline.sources.common.decimals import interval_ns_of_milliseconds, parse_times_ns
 from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.companions.step_trace import StepTicks
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import find_file, read_whole_file

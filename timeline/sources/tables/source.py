@@ -29,15 +29,6 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, collective_kind, compute_by_type, have_type
-from timeline.sources.beside.communication import (
-    MeasuredOps,
-    read_op_file,
-    read_op_groups,
-    read_op_table,
-)
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.measures import read_step_sums
-from timeline.sources.beside.measures import read_step_table as read_summed_steps
 from timeline.sources.common.export_files import find_newest_export
 from timeline.sources.common.identity import label_groups
 from timeline.sources.common.kernel_table import (
@@ -57,6 +48,15 @@ from timeline.sources.common.kernel_table import (
 )
 from timeline.sources.common.losses import FFTS_REASON, LossLog, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
+from timeline.sources.companions.communication import (
+    MeasuredOps,
+    read_op_file,
+    read_op_groups,
+    read_op_table,
+)
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.measures import read_step_sums
+from timeline.sources.companions.measures import read_step_table as read_summed_steps
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest

@@ -82,7 +82,7 @@ def _identify_trace_view(capture: Capture, root: Root) -> list[Claim]:
 def _devices_of_trace_view(content: Path) -> list[int]:
     """Return the devices that did anything, as the table of steps says; without one the trace."""
     if content.is_dir() and find_file(content, _STEP_TABLE):
-        from timeline.sources.beside.measures import find_busy_devices
+        from timeline.sources.companions.measures import find_busy_devices
 
         return find_busy_devices(content)
     from timeline.sources.ascend_trace.reader import find_packed_devices

@@ -19,8 +19,10 @@ from timeline.records.profiler_tables import (
     OperatorSums,
     RunLevel,
 )
-from timeline.sources.beside.aicpu_log import read_aicpu_tasks, type_of_name
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.aicpu_log import read_aicpu_tasks, type_of_name
+from timeline.sources.companions.delimited import (
     MOST,
     MOST_TIME_NS,
     TablesBuilder,
@@ -29,10 +31,8 @@ from timeline.sources.beside.delimited import (
     read_table,
     scale,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.beside.framework import read_framework, sizes_of_shape
-from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
+from timeline.sources.companions.framework import read_framework, sizes_of_shape
 from timeline.sources.decoders.json_values import read_json
 
 PICOSECONDS = 1000

@@ -11,14 +11,14 @@ from simulator.model import RankRun, Run
 from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.aicpu_log import DISPATCH_US, write_aicpu_log
 from simulator.writers.mindspore.text import TextFiles, device_ns
-from timeline.sources.beside.aicpu_log import (
+from timeline.sources.companions.aicpu_log import (
     BINARY_RECORD,
     MAGIC,
     AicpuTasks,
     read_aicpu_tasks,
 )
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import NumberedFile
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import NumberedFile
 
 THREAD = (
     "Thread[ 1] process device[0]:aicpu[ 0] task end, tickDrvTopHalf=8000,"

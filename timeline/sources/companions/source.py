@@ -16,8 +16,11 @@ from timeline.columns.distinct import distinct
 from timeline.layers import Layer
 from timeline.records.profiler_tables import FlopLevel, FlopRows, ProfilerTables, UnusedFile
 from timeline.records.tables import Omission, OmissionCode, Records
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import (
+from timeline.sources.capture import Capture, FormatKind
+from timeline.sources.common.export_files import find_sessions, select_newest_export
+from timeline.sources.common.identity import METADATA, with_process_groups
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import (
     CPU_LAYER,
     EXPORT_KINDS,
     HOST_INFO,
@@ -30,9 +33,6 @@ from timeline.sources.beside.file_kinds import (
     find_numbered_files,
     numbers_in,
 )
-from timeline.sources.capture import Capture, FormatKind
-from timeline.sources.common.export_files import find_sessions, select_newest_export
-from timeline.sources.common.identity import METADATA, with_process_groups
 from timeline.sources.files.opened import files_by_name, find_file, remember_by_directory
 from timeline.sources.source import (
     MINDSTUDIO_OUTPUT,
@@ -44,7 +44,7 @@ from timeline.sources.source import (
 )
 
 if TYPE_CHECKING:
-    from timeline.sources.beside.minddata import Samples
+    from timeline.sources.companions.minddata import Samples
 
 _LINK_USES = (Use.LINKS, Use.MEASURES)
 """Uses of files with links of communication."""
@@ -126,14 +126,14 @@ class WithCompanionFiles(SourceAround):
         device = self.identity.device if self.several_devices else None
         with_counters = Layer.COUNTERS in wanted.layers or wanted.with_allocations or wanted.memory
         if with_counters and (tables := self._exports(Use.COUNTERS)):
-            from timeline.sources.beside.counters import with_csv_counters
+            from timeline.sources.companions.counters import with_csv_counters
 
             by_name = {kind.name: paths for kind, paths in tables.items()}
             records = with_csv_counters(records, by_name, device, wanted)
         # If a capture consists of tables only, there is nothing to compare the sums with.
         uses = _LINK_USES if records.tables_only else _MEASURE_USES
         if wanted.measures and (measures := self._exports(*uses)):
-            from timeline.sources.beside.measures import with_measures
+            from timeline.sources.companions.measures import with_measures
 
             records = with_measures(records, measures, device)
         if metadata := self._metadata():
@@ -145,20 +145,20 @@ class WithCompanionFiles(SourceAround):
         samples: list[Samples] = []
         with_samples = Layer.COUNTERS in wanted.layers
         if _of_use(files, Use.DATA_PREPARATION) and (with_samples or has_tables):
-            from timeline.sources.beside.minddata import read_data_preparation
+            from timeline.sources.companions.minddata import read_data_preparation
 
             samples = read_data_preparation(files, into, with_samples)
         is_on_counter = self.capture.format.kind in _ON_COUNTER
         operators = _find_cpu_operators(records)
         if len(operators) or any(kind.is_of_host for kind in files):
-            from timeline.sources.beside.host import with_mindspore_host
+            from timeline.sources.companions.host import with_mindspore_host
 
             directories, clock = self.hosts, self.clock
             records = with_mindspore_host(
                 records, operators, files, directories, clock, samples, wanted
             )
         if Layer.FRAMEWORK in wanted.layers and files.keys() & _AICPU and is_on_counter:
-            from timeline.sources.beside.aicpu_log import with_aicpu_tasks
+            from timeline.sources.companions.aicpu_log import with_aicpu_tasks
 
             records = with_aicpu_tasks(records, files)
         if has_tables and any(kind.use in TABLES for kind in files):
@@ -266,7 +266,7 @@ def _with_tables(records: Records, files: NumberedFiles, into: TablesBuilder) ->
     for use, reader in TABLES.items():
         if reader and _of_use(files, use):
             module, _, name = reader.partition(".")
-            getattr(import_module(f"timeline.sources.beside.{module}"), name)(files, into)
+            getattr(import_module(f"timeline.sources.companions.{module}"), name)(files, into)
     tables, omissions = into.build()
     omissions = (*records.omissions, *omissions, *_unmatched_flops(records, tables))
     return replace(records, profiler_tables=tables, omissions=omissions)

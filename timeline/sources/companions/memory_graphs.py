@@ -17,9 +17,9 @@ from timeline.records.profiler_tables import (
     MemoryTensors,
     NodeTensors,
 )
-from timeline.sources.beside.delimited import TablesBuilder, table_of_rows
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import TablesBuilder, table_of_rows
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.files.opened import read_whole_file
 
 NUMBER, BYTES = 0, 2

@@ -23,10 +23,10 @@ from timeline.records.profiler_tables import (
     ParallelTimes,
     ProfilerTables,
 )
-from timeline.sources.beside.cluster import read_cluster
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.step_trace import read_step_trace
+from timeline.sources.companions.cluster import read_cluster
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.step_trace import read_step_trace
 
 PIPELINE = "ascend_cluster_analyse_pipeline-parallel_2_4_0.csv"
 ROUNDING_NS = 100

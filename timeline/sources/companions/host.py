@@ -19,13 +19,13 @@ from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import HostEvents, OmissionCode, Records
-from timeline.sources.beside.file_kinds import CPU_LAYER, NumberedFile, NumberedFiles
-from timeline.sources.beside.minddata import Samples
 from timeline.sources.common.counters import SIZES, CounterBuilder
 from timeline.sources.common.decimals import parse_times_ns, whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.common.export_files import find_sessions
 from timeline.sources.common.losses import LossLog, LostRows, counted_losses
+from timeline.sources.companions.file_kinds import CPU_LAYER, NumberedFile, NumberedFiles
+from timeline.sources.companions.minddata import Samples
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks, read_lines
 from timeline.sources.decoders.json_values import read_json, read_json_value
 from timeline.sources.source import ReadRequest

@@ -16,7 +16,11 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure, ParallelTimes, VendorFigures, VendorLinks
 from timeline.records.tables import Records
-from timeline.sources.beside.communication import (
+from timeline.sources.common.counters import select_device_rows
+from timeline.sources.common.decimals import parse_times_ns
+from timeline.sources.common.losses import LossLog, LostRows
+from timeline.sources.common.overlap_analysis import MEASURES, OVERLAP_PROCESS, sum_segments
+from timeline.sources.companions.communication import (
     MeasuredOps,
     read_link_file,
     read_link_table,
@@ -24,11 +28,7 @@ from timeline.sources.beside.communication import (
     read_op_table,
     with_moved_bytes,
 )
-from timeline.sources.beside.file_kinds import ExportKind, Use
-from timeline.sources.common.counters import select_device_rows
-from timeline.sources.common.decimals import parse_times_ns
-from timeline.sources.common.losses import LossLog, LostRows
-from timeline.sources.common.overlap_analysis import MEASURES, OVERLAP_PROCESS, sum_segments
+from timeline.sources.companions.file_kinds import ExportKind, Use
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, read_blocks
 from timeline.sources.files.opened import find_file, open_profile_file
 

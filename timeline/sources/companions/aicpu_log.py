@@ -16,11 +16,11 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import AI_CPU, HostEvents, Records, Spans
 from timeline.records.task_kinds import run_on_ai_cpu
-from timeline.sources.beside.delimited import MOST, MOST_TIME_NS, TablesBuilder, Unit, quantity
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.beside.framework import read_tasks
 from timeline.sources.common.decimals import whole_number
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import MOST, MOST_TIME_NS, TablesBuilder, Unit, quantity
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
+from timeline.sources.companions.framework import read_tasks
 from timeline.sources.files.opened import read_whole_file
 
 TICK_NS, MICROSECOND_NS = 10, 1000

@@ -27,9 +27,9 @@ from timeline.records.profiler_tables import (
     ProfilerTables,
     RunLevel,
 )
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.operators import read_operators
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.operators import read_operators
 
 Rows = list[dict[str, Any]]
 

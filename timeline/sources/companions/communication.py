@@ -17,8 +17,8 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure, VendorFigures, VendorLinks
 from timeline.records.tables import CommunicationOps
-from timeline.sources.beside.delimited import table_of_rows
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import table_of_rows
 from timeline.sources.decoders.json_values import mend_json
 from timeline.sources.files.opened import read_whole_file
 

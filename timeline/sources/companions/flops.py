@@ -12,7 +12,8 @@ import numpy as np
 from timeline.columns.columns import Float64
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_ID
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
     NOT_GIVEN,
     UNREADABLE,
     TablesBuilder,
@@ -20,8 +21,7 @@ from timeline.sources.beside.delimited import (
     quantity,
     read_rows,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.json_values import read_json
 
 _WORK, _RATE, _SHARE = "flop", "flop_per_s", "utilization"

@@ -17,15 +17,15 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables import FrameworkOperators
 from timeline.records.tables import Tasks
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
     UNREADABLE,
     TablesBuilder,
     read_rows,
     table_of_rows,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import ColumnNames, RowShape, read_blocks
 
 _COLUMNS: ColumnNames = {

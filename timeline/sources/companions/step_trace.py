@@ -15,10 +15,10 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
-from timeline.sources.beside.delimited import TableReader, TablesBuilder, read_rows
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import parse_times_ns
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import TableReader, TablesBuilder, read_rows
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 from timeline.sources.decoders.json_values import read_json_value
 

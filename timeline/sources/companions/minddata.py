@@ -24,16 +24,6 @@ from timeline.records.profiler_tables import (
     QueueRecords,
 )
 from timeline.records.tables import OmissionCode
-from timeline.sources.beside.delimited import (
-    MOST,
-    UNREADABLE,
-    Cell,
-    TablesBuilder,
-    parse_json,
-    read_texts,
-    table_of_rows,
-)
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.decimals import (
     interval_ns_of_milliseconds,
     parse_times_ns,
@@ -42,6 +32,16 @@ from timeline.sources.common.decimals import (
     whole_numbers,
 )
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
+    MOST,
+    UNREADABLE,
+    Cell,
+    TablesBuilder,
+    parse_json,
+    read_texts,
+    table_of_rows,
+)
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import Lines, read_lines
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_profile_file

@@ -32,16 +32,16 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.host import (
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.host import (
     HostClock,
     read_cpu_operators,
     read_host_stages,
     read_host_timeline,
 )
-from timeline.sources.beside.minddata import read_data_preparation
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.minddata import read_data_preparation
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 

@@ -18,7 +18,10 @@ from timeline.records.profiler_tables import (
     ParallelTimes,
 )
 from timeline.records.task_kinds import collective_kind
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import GROUPS, read_groups
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
     MOST,
     UNREADABLE,
     Cell,
@@ -33,10 +36,7 @@ from timeline.sources.beside.delimited import (
     scale,
     table_of_rows,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import GROUPS, read_groups
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 

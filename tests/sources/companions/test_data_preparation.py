@@ -20,9 +20,9 @@ from timeline.records.profiler_tables import (
     Queue,
     QueueRecords,
 )
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.minddata import read_data_preparation
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.minddata import read_data_preparation
 
 HOST_QUEUE = "0 1 1 4 10\n0 2 1 4.5 10\n0 0 1 0 10\n1 64 1 0 10\n"
 

@@ -17,8 +17,8 @@ import orjson
 from timeline.columns.columns import ColumnTable, column
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog, LostRows
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import read_lines
 
 _Table = TypeVar("_Table", bound=ColumnTable)
