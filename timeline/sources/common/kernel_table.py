@@ -118,7 +118,7 @@ class KernelTable(ColumnTable):
 
 
 @dataclass(frozen=True)
-class NumberedFile:
+class KernelTableFile:
     """One file of a table, with the graph and iteration in its name, which apply to all rows."""
 
     path: Path
@@ -127,7 +127,7 @@ class NumberedFile:
 
 
 def read_kernel_rows(
-    file: NumberedFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
+    file: KernelTableFile, strings: StringPool, wanted: ColumnNames, damage: LossLog
 ) -> KernelTable:
     """Read one file in its own order; count rows without a time as damage.
 
@@ -179,7 +179,9 @@ def _microseconds(cell: bytes) -> bytes:
     return b"%s.%s%s" % (whole[:-3] or b"0", whole[-3:].zfill(3), rest) if whole else cell
 
 
-def _rows_of(block: Block, file: NumberedFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
+def _rows_of(
+    block: Block, file: KernelTableFile, strings: StringPool, *, in_ns: bool
+) -> KernelTable:
     columns: dict[str, Any] = {}
     starts = block.cells("start")
     if in_ns:
@@ -236,7 +238,7 @@ def read_kernel_table(
     wanted = {**DESCRIPTION, **LENGTH, **PLACE, **SHAPES, **ARGS}
     damages = [LossLog(path) for path in paths]
     parts = [
-        read_kernel_rows(NumberedFile(path), strings, wanted, damage)
+        read_kernel_rows(KernelTableFile(path), strings, wanted, damage)
         for path, damage in zip(paths, damages, strict=True)
     ]
     omissions = tuple(omission for damage in damages for omission in damage.omissions(rank))

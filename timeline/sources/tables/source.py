@@ -38,7 +38,7 @@ from timeline.sources.common.kernel_table import (
     MATCH_TOLERANCE_NS,
     SHAPES,
     KernelTable,
-    NumberedFile,
+    KernelTableFile,
     distinct_parts,
     distinct_steps,
     find_following_rows,
@@ -93,18 +93,18 @@ class KernelTableSource:
         others = (path for name in names if (path := find_file(self.output, name)))
         return (*(table.path for table in tables), *self._step_tables(), *others)
 
-    def _kernels(self) -> list[NumberedFile]:
+    def _kernels(self) -> list[KernelTableFile]:
         return self._tables("kernel_details") or self._tables("op_summary")
 
-    def _tables(self, kind: str) -> list[NumberedFile]:
+    def _tables(self, kind: str) -> list[KernelTableFile]:
         """Return the newest tables of a kind, without those of other devices."""
         found = []
         for path in _newest(self.output, kind):
             match = _OF_ITERATION.fullmatch(without_gz(path.name))
             if not match:
-                found.append(NumberedFile(path))
+                found.append(KernelTableFile(path))
             elif not self.several_devices or int(match[1]) == self.identity.device:
-                found.append(NumberedFile(path, int(match[2]), int(match[3])))
+                found.append(KernelTableFile(path, int(match[2]), int(match[3])))
         return found
 
     def _step_tables(self) -> tuple[Path, ...]:
@@ -178,7 +178,7 @@ class _Reading(LostRows):
         self.identity, self.several_devices, self.wanted = identity, several_devices, wanted
         self.strings = StringPool()
 
-    def rows(self, files: Sequence[NumberedFile]) -> KernelTable:
+    def rows(self, files: Sequence[KernelTableFile]) -> KernelTable:
         columns = {**DESCRIPTION, **EXECUTION}
         if Layer.HARDWARE in self.wanted.layers:
             columns |= {**SHAPES, **(ARGS if self.wanted.every_arg else {})}
