@@ -105,7 +105,7 @@ SOMETIMES = (
     "reports.html",
     "reports.terminal",
     "sources.cann_raw.source",
-    "sources.beside.counters",
+    "sources.companions.counters",
     "sources.database.source",
     "sources.decoders.sqlite",
     "sources.decoders.trace_events",
@@ -134,7 +134,7 @@ SOMETIMES = (
             "torch-db",
             "--kind detail -o a.pftrace",
             "commands.export encoders.perfetto encoders.piece_maker reports.terminal"
-            " sources.beside.counters sources.database.source sources.decoders.sqlite"
+            " sources.companions.counters sources.database.source sources.decoders.sqlite"
             " tracks.detail",
         ),
         (

@@ -61,6 +61,4 @@ def test_a_step_trace_alone_tells_what_its_step_consists_of(tmp_path: Path) -> N
         "Rank 1 communicates without computing for 66% of the time that both take.",
         "Step 1 (23.7 ms): forward and backward 100%, tail <1%.",
     ]
-    assert report.warnings == (
-        "rank 1: only tables are here, and nothing of the tasks of the device.",
-    )
+    assert report.warnings == ("rank 1: only tables are here, without device tasks.",)

@@ -185,7 +185,7 @@ def test_rows_of_several_devices_are_counted(profile: Profile, command: Command)
     assert row["computing_ns"] is None and row["communication_ns"] > 0
 
 
-@pytest.mark.parametrize(("step", "reason"), [("9" * 20, "no number"), ("x", "no number")])
+@pytest.mark.parametrize(("step", "reason"), [("9" * 20, "not a number"), ("x", "not a number")])
 def test_a_step_without_a_number_costs_its_row_alone(
     profile: Profile, command: Command, step: str, reason: str
 ) -> None:
@@ -255,10 +255,7 @@ def test_a_mixed_run_counts_every_rank(profile: Profile, command: Command) -> No
     }
     assert found[1, min(step[0] for step in of_file(profile.captures[1]))][0] == 10**9
     assert report["verdict"]["slowest_rank"]["slowest"] == 1
-    assert (
-        "rank 1: only tables are here, and nothing of the tasks of the device."
-        in (report["warnings"])
-    )
+    assert "rank 1: only tables are here, without device tasks." in (report["warnings"])
 
 
 # -- how the run is split --------------------------------------------------------------------------

@@ -149,7 +149,7 @@ def test_file_that_goes_while_it_is_read(
     export: Export, spot_of: Callable[[str], Spot], layout: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that is gone by the time it is opened is refused by its name."""
-    from timeline.sources.beside.source import WithCompanionFiles
+    from timeline.sources.companions.source import WithCompanionFiles
 
     spot = spot_of(layout)
     read = WithCompanionFiles.read

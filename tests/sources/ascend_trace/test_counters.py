@@ -64,7 +64,7 @@ def test_counters_are_those_that_a_plain_loop_finds(
         records = read(write(found + COUNTER_NAMES))
     assert records.samples.value.ndim == 1
     assert samples_of(records) == expected_samples(found)
-    told = [omission.rows for omission in records.omissions if "no numbers" in omission.reason]
+    told = [omission.rows for omission in records.omissions if "not numbers" in omission.reason]
     assert sum(told) == sum(
         value not in (None, "", "N/A") and number_of(value) is None
         for event in found
@@ -128,7 +128,7 @@ def test_what_is_no_number_is_no_sample(write: Writer, value: Any, beside: list[
     )
     told = [(omission.reason, omission.rows) for omission in records.omissions]
     assert told == (
-        [] if value in (None, "N/A") else [("samples of counters that are no numbers", 1)]
+        [] if value in (None, "N/A") else [("samples of counters that are not numbers", 1)]
     )
 
 

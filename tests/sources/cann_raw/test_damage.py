@@ -118,8 +118,8 @@ def test_records_that_are_none_are_counted(device: Device) -> None:
     records = device.read()
     assert records.tasks.task.tolist() == [1, 2]
     assert lost_rows(records) == {
-        "stars_soc.data.0.slice_0: records of no known kind, the first at byte 128": 1,
-        "ts_track.data.0.slice_0: records of no known kind, the first at byte 40": 1,
+        "stars_soc.data.0.slice_0: records of an unknown kind, the first at byte 128": 1,
+        "ts_track.data.0.slice_0: records of an unknown kind, the first at byte 40": 1,
     }
 
 
@@ -180,8 +180,8 @@ def test_raw_and_parsed_data_are_on_one_clock(
     raw = read_device_clock(device.directory, *read_device_info(device.directory))
     parsed = read_device_clocks(device.directory, device.directory.parent / "host", None)
     assert raw == parsed.counter
-    assert raw.moments_ns(ticks).tolist() == parsed.counted_ns(ticks).tolist()
-    assert raw.moments_ns(ticks)[0] == device.zero_ns + late_ns
+    assert raw.times_ns(ticks).tolist() == parsed.counted_ns(ticks).tolist()
+    assert raw.times_ns(ticks)[0] == device.zero_ns + late_ns
     assert parsed.host_ns == device.zero_ns + late_ns
 
 

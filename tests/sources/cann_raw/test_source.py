@@ -223,7 +223,7 @@ def test_ticks_become_the_nanoseconds_that_msprof_writes(
     """
     tick_ns = 1000 / Fraction(megahertz)
     clock = CounterClock(tick_ns, Anchor(counter, host_ns))
-    found = clock.moments_ns(np.array(ticks, np.uint64)).tolist()
+    found = clock.times_ns(np.array(ticks, np.uint64)).tolist()
     for value, moment_ns in zip(ticks, found, strict=True):
         exact = (value - counter) * tick_ns + host_ns
         exact_ns = math.floor(float(exact) if 0 <= exact < 2**53 else exact)

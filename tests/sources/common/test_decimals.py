@@ -17,18 +17,17 @@ from timeline.columns.strings import StringPool
 from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Records
-from timeline.sources.beside.framework import format_tensors, tensors_of_text
-from timeline.sources.beside.host import read_host_clock
 from timeline.sources.common.decimals import (
     interval_ns,
     interval_ns_of_milliseconds,
-    moment_ns,
-    moments_ns,
+    parse_times_ns,
     whole_number,
     whole_numbers,
 )
 from timeline.sources.common.device_clock import read_device_clocks
 from timeline.sources.common.losses import LostRows
+from timeline.sources.companions.framework import format_tensors, tensors_of_text
+from timeline.sources.companions.host import read_host_clock
 from timeline.sources.decoders.exported_values import number
 from timeline.sources.mindspore.records_builder import read_hccl_files
 
@@ -102,7 +101,7 @@ def spans(draw: st.DrawFn) -> tuple[bytes, bytes, Fraction, Fraction]:
 @example([(b"-0.0005", Fraction("-0.0005")), (b"-0.0015", Fraction("-0.0015"))])
 @example([(b"4.9999999996e-4", Fraction("4.9999999996e-4"))])
 def test_moments_are_the_nearest_nanosecond(moments: list[tuple[bytes, Fraction]]) -> None:
-    found = moments_ns([text for text, _ in moments])
+    found = parse_times_ns([text for text, _ in moments])
     assert found.dtype == np.int64
     assert found.tolist() == [nearest_ns(value) for _, value in moments]
 
@@ -152,7 +151,7 @@ def test_what_is_no_number_has_no_time(text: bytes) -> None:
     bare = text.strip(AROUND_NUMBERS)
     number = NUMBER.fullmatch(bare)
     value = Fraction(bare.decode()) if number and fits(bare) else None
-    assert moment_ns(text) == (NO_TIME if value is None else nearest_ns(value))
+    assert int(parse_times_ns([text])[0]) == (NO_TIME if value is None else nearest_ns(value))
 
 
 def fits(number: bytes) -> bool:
@@ -165,23 +164,23 @@ OTHER_TEXTS = b'N/A "N/A" null true "" - . 1.2.3 1e --1 0x10 nan NaN inf -Infini
 
 @pytest.mark.parametrize("text", [*OTHER_TEXTS.split(), b"", b"1 2", b"\xff", "１".encode()])
 def test_other_texts_have_no_time(text: bytes) -> None:
-    assert moment_ns(text) == NO_TIME
+    assert int(parse_times_ns([text])[0]) == NO_TIME
     start_ns, end_ns = interval_ns([text, b"5"], [b"1", text or b"N/A"])
     assert start_ns.tolist() == [NO_TIME, NO_TIME]
     assert end_ns.tolist() == [NO_TIME, NO_TIME]
 
 
 def test_a_bad_text_leaves_its_neighbours_alone() -> None:
-    assert moments_ns([b"1.5", b"N/A", b'"2"']).tolist() == [1500, NO_TIME, 2000]
+    assert parse_times_ns([b"1.5", b"N/A", b'"2"']).tolist() == [1500, NO_TIME, 2000]
 
 
 def test_times_too_large_for_64_bits_have_no_time() -> None:
-    assert moments_ns([b"9e18", b"99999999999999999999", b"-1e40"]).tolist() == [NO_TIME] * 3
+    assert parse_times_ns([b"9e18", b"99999999999999999999", b"-1e40"]).tolist() == [NO_TIME] * 3
 
 
 def test_nothing_is_read_from_nothing() -> None:
     start_ns, end_ns = interval_ns([], [])
-    assert (len(start_ns), len(end_ns), len(moments_ns([]))) == (0, 0, 0)
+    assert (len(start_ns), len(end_ns), len(parse_times_ns([]))) == (0, 0, 0)
 
 
 @st.composite

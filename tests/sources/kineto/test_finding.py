@@ -19,7 +19,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.export_files import (
     GLANCE_BYTES,
     JsonKind,
-    find_moment_ns,
+    find_event_time_ns,
     kind_of_json,
 )
 from timeline.sources.finding.discovery import FindingOptions, discover
@@ -446,7 +446,7 @@ def test_a_time_of_endless_digits_is_no_moment(tmp_path: Path) -> None:
     """Python makes no number of so many, and no clock counts so far."""
     path = write(tmp_path / "trace.pt.trace.json")
     path.write_text(path.read_text().replace('"ts": 10', f'"ts": {"9" * 5000}'))
-    assert find_moment_ns(path) is None
+    assert find_event_time_ns(path) is None
 
 
 @pytest.mark.parametrize(

@@ -35,9 +35,9 @@ from timeline.options import StepOperators
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS
-from timeline.sources.beside.framework import describe_operators, read_framework_rows
-from timeline.sources.beside.step_trace import read_step_ticks
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.framework import describe_operators, read_framework_rows
+from timeline.sources.companions.step_trace import read_step_ticks
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.text_source import read_aicpu_rows, read_device_rows
 from timeline.sources.source import ReadRequest

@@ -184,7 +184,7 @@ class _Reader(LostRows):
         """Read the log of the task scheduler."""
         log = track_log(is_v6=is_v6)
         reader = RecordReader(log, self._slices_of(log.name))
-        trace = read_step_trace(reader, self.clock.moments_ns, self.rank)
+        trace = read_step_trace(reader, self.clock.times_ns, self.rank)
         self.omissions += [*reader.omissions(self.rank), *trace.omissions]
         self.others += trace.others
         self.steps, self.parts = trace.steps, trace.parts
@@ -205,8 +205,8 @@ class _Reader(LostRows):
         compute = compute_by_type(task_type, self.strings)
         return Tasks.of(
             count,
-            start_ns=self.clock.moments_ns(found.start_ticks),
-            end_ns=self.clock.moments_ns(found.end_ticks),
+            start_ns=self.clock.times_ns(found.start_ticks),
+            end_ns=self.clock.times_ns(found.end_ticks),
             device=NO_ID if device is None else device,
             stream=stream if log.knows_streams else constant(NO_ID, count, np.int64),
             task=task,

@@ -1,1 +1,1 @@
-"""Helpers that formats share: clocks, counters, identities, overlap, losses, decimals."""
+"""Helpers shared by several formats: clocks, counters, identities, overlap, losses, decimals."""

@@ -1,7 +1,7 @@
-"""The tables of samples that profilers write, and how the counters of each are drawn.
+"""Declarations of the tables of counter samples that profilers write, and of their series.
 
-One counter is named in up to three ways: in CSV files, in the database of msprof and torch_npu,
-and in the databases that msprof keeps for itself. Its names are declared once.
+A counter has up to three names: in CSV files, in the exported database of msprof and torch_npu,
+and in msprof's internal databases.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 from timeline.records.tables import AI_CORE_FREQUENCY
 
 OPERATOR_MEMORY = "operator_memory"
-"""The CSV file that lists allocations."""
+"""The CSV file of allocations."""
 
 
 class SampleClock(enum.Enum):
-    """The clock of a table's times, where msprof keeps it for itself."""
+    """The clock of the times in a table of msprof's internal databases."""
 
     HOST = enum.auto()
     """Times on the clock of the host."""
@@ -34,7 +34,7 @@ class SampleClock(enum.Enum):
 class Series(NamedTuple):
     """The name and unit of the values of one column.
 
-    `{}` in the name stands for the label of the series. unit: empty where there is none, or the
+    `{}` in the name is replaced by the label of the series. unit: empty if there is none, or the
     file names it. factor: converts values to the unit.
     """
 
@@ -45,11 +45,11 @@ class Series(NamedTuple):
 
 @dataclass(frozen=True)
 class CounterTable:
-    """One table of samples: where its columns are, and how they are drawn.
+    """A table of samples: the names of its columns, and the series that they become.
 
-    table: the name of the table, of a CSV file without its stamp and suffix. group: the row that
-    holds its series. values: by column. label: the column whose values distinguish series by
-    their names as they are; kind: one of words that follow those. time: the column of times.
+    table: its name, or that of a CSV file without its stamp and suffix. group: the row of the
+    timeline that holds its series. values: the series by column. label: the column of labels of
+    series. kind: the column of kinds, whose names follow the label. time: the column of times.
     """
 
     table: str
@@ -60,17 +60,17 @@ class CounterTable:
     time: str = "timestampNs"
     clock: SampleClock = SampleClock.HOST
     file: str = ""
-    """The database that holds it, where there are several."""
+    """The database that holds the table, if there are several."""
     names: str = ""
-    """The enumeration that names kinds, where it is not STRING_IDS."""
+    """The table that names kinds, if it is not STRING_IDS."""
     words: Mapping[str, str] = field(default_factory=dict)
     """Names of kinds that the table only numbers."""
     duplicate: str = ""
-    """A table that holds the same samples; where it is there, this one is not drawn."""
+    """A table with the same samples; if a profile has it, this table is not drawn."""
     duplicates: Mapping[str, str] = field(default_factory=dict)
-    """Groups by label: where a capture draws the group itself, rows of the label repeat it."""
+    """Groups by label: rows with that label repeat samples of a group in the capture itself."""
     skips_idle: bool = False
-    """Leave out series that stay zero: the table names every module that could hold memory."""
+    """Leave out series that stay zero: the table lists all modules that could hold memory."""
 
 
 _SERIES = re.compile(r"(.+?): (.+?)(?: \[(.+)\])?(?: x (\d+))?")
@@ -79,19 +79,19 @@ _SERIES = re.compile(r"(.+?): (.+?)(?: \[(.+)\])?(?: x (\d+))?")
 def _table(
     table: str, group: str, series: str, label: str = "", kind: str = "", **more: Any
 ) -> CounterTable:
-    """Declare a table; series: `column: name [unit] x factor` each, separated by semicolons."""
+    """Declare a table; series: `column: name [unit] x factor; ...`, unit and factor optional."""
     values = {}
-    for one in series.split("; "):
-        match = _SERIES.fullmatch(one)
-        assert match is not None, one
+    for declared in series.split("; "):
+        match = _SERIES.fullmatch(declared)
+        assert match is not None, declared
         values[match[1]] = Series(match[2], match[3] or "", int(match[4] or 1))
     return CounterTable(table, group, values, label, kind, **more)
 
 
 def csv_tables() -> tuple[CounterTable, ...]:
-    """Return the CSV files with a column of times that msprof, torch_npu and MindSpore write.
+    """Return the CSV tables of samples that msprof, torch_npu and MindSpore write.
 
-    Their columns are named here without units, which the files name.
+    Columns are named without the units that follow them in the files.
     """
     network = (
         "Bandwidth: NAME {} Bandwidth; Rx Bandwidth efficiency: NAME {} Rx Bandwidth Efficiency; "
@@ -102,12 +102,12 @@ def csv_tables() -> tuple[CounterTable, ...]:
         "txDropped rate: NAME {} Tx Dropped Rate"
     )
     allocated = "Total Allocated: {} Allocated; Total Reserved: {} Reserved"
-    memory, held = f"{allocated}; Total Active: {{}} Active", {"APP": "NPU MEM"}
+    memory, duplicates = f"{allocated}; Total Active: {{}} Active", {"APP": "NPU MEM"}
     modules, component = "Total Reserved: {} Reserved", "Component"
-    channels = (f"{one} Bandwidth: Channel {{}} {one}" for one in ("Max", "Min", "Avg"))
+    channels = (f"{kind} Bandwidth: Channel {{}} {kind}" for kind in ("Max", "Min", "Avg"))
     return (
         _table("npu_mem", "NPU MEM", "ddr: {}/DDR; hbm: {}/HBM; memory: {}/Memory", "event"),
-        _table("memory_record", "Framework Memory", memory, component, duplicates=held),
+        _table("memory_record", "Framework Memory", memory, component, duplicates=duplicates),
         _table("npu_module_mem", "NPU Module Memory", modules, component, skips_idle=True),
         _table("nic", "NIC", network.replace("NAME", "NIC"), "funcId"),
         _table("roce", "RoCE", network.replace("NAME", "RoCE"), "funcId"),
@@ -117,7 +117,7 @@ def csv_tables() -> tuple[CounterTable, ...]:
 
 
 def parsed_tables() -> tuple[CounterTable, ...]:
-    """Return the tables of samples in the databases that msprof keeps for itself."""
+    """Return the tables of samples in msprof's internal databases."""
     sampled: dict[str, Any] = {"time": "timestamp", "clock": SampleClock.SAMPLER}
     memory: dict[str, Any] = {"time": "timestamp", "clock": SampleClock.MEMORY_SAMPLER}
     counted: dict[str, Any] = {"time": "syscnt", "clock": SampleClock.COUNTER}
@@ -126,7 +126,7 @@ def parsed_tables() -> tuple[CounterTable, ...]:
         "txbyte: NAME {} Tx Rate [B/s]"
     )
     ddr = "flux_read: Read [MB/s]; flux_write: Write [MB/s]"
-    # The hit rate is a fraction in the table, and a percentage wherever msprof shows it.
+    # The hit rate is a fraction in the table, but a percentage in what msprof exports.
     llc = "throughput: LLC {} Throughput [MB/s]; hitrate: LLC {} Hit Rate [%] x 100"
     hccs = "txthroughput: Tx Throughput [MB/s]; rxthroughput: Rx Throughput [MB/s]"
     acc = (
@@ -155,7 +155,7 @@ def parsed_tables() -> tuple[CounterTable, ...]:
 
 
 def database_tables() -> tuple[CounterTable, ...]:
-    """Return all tables of samples in a database that msprof or torch_npu exports."""
+    """Return the tables of samples in databases that msprof or torch_npu exports."""
     memory = "Framework Memory"
     llc = "throughput: LLC {} Throughput [B/s]; hitRate: LLC {} Hit Rate [%]"
     acc = (
@@ -233,7 +233,7 @@ def _network(name: str) -> str:
         f"{side.lower()}{column}: {name} {{}} {side} {label}"
         for side in ("Rx", "Tx")
         for column, _, label in (
-            one.partition(": ") for one in (*counted, "Errors: Errors", "Dropped: Dropped")
+            series.partition(": ") for series in (*counted, "Errors: Errors", "Dropped: Dropped")
         )
     )
     rates = (
@@ -256,6 +256,6 @@ def _device_network() -> str:
         f"{layer}{side}{column}: {layer.upper()} {side} {label}"
         for layer, columns in layers.items()
         for side in ("Tx", "Rx")
-        for column, _, label in (one.partition(": ") for one in columns)
+        for column, _, label in (series.partition(": ") for series in columns)
     )
     return "; ".join((*counted, "roceNewPktRty: ROCE Repeated Packets"))

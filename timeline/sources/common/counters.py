@@ -1,4 +1,4 @@
-"""Builds the tables of counters, names their series and units, and reads counter events."""
+"""Counters: building tables of their samples, naming series and units, reading counter events."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ if TYPE_CHECKING:
     from timeline.sources.decoders.event_columns import ArgValues, EventColumns
 
 SIZES = {"B": 1, "KB": 1 << 10, "kB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
-"""Bytes of the units of sizes: exporters divide by powers of 1024."""
+"""Bytes by unit: exporters divide by powers of 1024."""
 
 
 @dataclass(frozen=True)
 class Labels:
     """The labels that distinguish the series of one table.
 
-    texts: (k,) what `{}` in the names of series stands for. which: (n,) the text of each row.
-    endings: (k,) added to the names, if there are any.
+    texts: (k,) labels, inserted for `{}` in names of series. which: (n,) the index of each row's
+    label. endings: (k,) appended to the names, or empty.
     """
 
     texts: Sequence[str]
@@ -40,13 +40,13 @@ class Labels:
     endings: Sequence[str] = ()
 
     def series_name(self, pattern: str, at: int) -> str:
-        """Return the name of the series of one text; blanks around an empty one are left out."""
+        """Return the name of the series of one label; blanks around an empty one are removed."""
         name = " ".join(pattern.format(self.texts[at]).split())
         return name + self.endings[at] if self.endings else name
 
 
 class CounterBuilder:
-    """Series by group, name and unit, with their samples."""
+    """Collector of samples of series, which are identified by group, name and unit."""
 
     def __init__(self) -> None:
         self._series: Interner[tuple[str, str, str]] = Interner()
@@ -56,7 +56,7 @@ class CounterBuilder:
         return sum(len(part) for part in self._samples)
 
     def add(self, group: str, name: str, unit: str, time_ns: Int64, values: Float64) -> None:
-        """Add samples to a series; without samples there is no series."""
+        """Add samples to a series; do not create one for no samples."""
         if len(values):
             (row,) = self._series.of([(group, name, unit)]).tolist()
             self._append(constant(row, len(values), np.int64), time_ns, values)
@@ -69,16 +69,16 @@ class CounterBuilder:
         tags: Mapping[str, Int64 | Codes],
         kind_name: Callable[[int], str],
     ) -> int:
-        """Add the samples of a table; of a damaged one, the rows that all columns have.
+        """Add the samples of a table; cut its columns to the shortest one if it is damaged.
 
         Args:
             values: by column.
-            tags: the columns of labels and kinds, of which NO_ID is not given.
-            kind_name: the name of a kind; plain words such as read are capitalised, names such as
-                PTA stay as they are.
+            tags: the columns of labels and kinds, with NO_ID for none.
+            kind_name: returns the name of a kind; lower-case words such as read are capitalised,
+                names such as PTA stay as they are.
 
         Returns:
-            How many samples were left out because their series stays zero all along.
+            The number of samples left out because all samples of their series are zero.
         """
         count = min(len(time_ns), *map(len, values.values()), *map(len, tags.values()))
         columns = {name: tags[name][:count] for name in (table.label, table.kind) if name}
@@ -106,19 +106,19 @@ class CounterBuilder:
         values: Float64,
         unit: str | None = None,
     ) -> int:
-        """Add the samples of one column of a table, of which each label makes a series.
+        """Add the samples of one column of a table, with one series for each label.
 
         Args:
-            unit: that of the values, where the table does not declare it.
+            unit: the unit of the values if the table does not declare it.
 
         Returns:
-            How many samples were left out because their series stays zero all along.
+            The number of samples left out because all samples of their series are zero.
         """
         which, idle = labels.which, 0
         if table.skips_idle:
-            moves = np.zeros(len(labels.texts), np.bool_)
-            moves[which[values != 0]] = True
-            busy = moves[which]
+            is_busy = np.zeros(len(labels.texts), np.bool_)
+            is_busy[which[values != 0]] = True
+            busy = is_busy[which]
             idle = int(np.count_nonzero(~busy))
             which, time_ns, values = which[busy], time_ns[busy], values[busy]
         if not len(values):
@@ -143,25 +143,25 @@ class CounterBuilder:
         self._samples.append(CounterSamples.of(len(values), columns))
 
     def tables(self, strings: StringPool) -> tuple[CounterSeries, CounterSamples]:
-        """Return all series, and all samples."""
+        """Return all series and all samples."""
         return _series_table(self._series, strings), CounterSamples.concat(self._samples)
 
 
 def _series_table(keys: Collection[tuple[str, str, str]], strings: StringPool) -> CounterSeries:
-    """Return series of groups, names and units."""
+    """Return the table of series from their groups, names and units."""
     columns = zip(*keys, strict=True) if keys else ((),) * 3
     coded = zip(("group", "name", "unit"), map(strings.codes, columns), strict=True)
     return CounterSeries.of(len(keys), dict(coded))
 
 
 def scaled(values: Float64, factor: int | Int64) -> Float64:
-    """Return values in another unit; one that is too large is infinite, and so no sample."""
+    """Multiply values by a factor; values that become too large are infinite."""
     with np.errstate(over="ignore"):
         return values * factor
 
 
 def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
-    """Return sizes in bytes, if the digits of all are fine enough; else as they are.
+    """Convert sizes to bytes if all become whole numbers; else return them unchanged.
 
     >>> whole_bytes(np.array([935.9951171875]), "MB")
     (array([9.81462016e+08]), 'B')
@@ -170,8 +170,8 @@ def whole_bytes(values: Float64, unit: str) -> tuple[Float64, str]:
     if factor is None:
         return values, unit
     sizes = scaled(values, factor)
-    known = sizes[np.isfinite(sizes)]
-    return (sizes, "B") if (known == np.rint(known)).all() else (values, unit)
+    finite = sizes[np.isfinite(sizes)]
+    return (sizes, "B") if (finite == np.rint(finite)).all() else (values, unit)
 
 
 _IN_BRACKETS = re.compile(r"(.*)\(([^()]+)\)")
@@ -180,9 +180,9 @@ _HIT_RATE = "Hit Rate"
 
 
 def factor_of(name: str, unit: str) -> int:
-    """Return the factor that turns values of counter events into the unit of their series.
+    """Return the factor that converts values of counter events to the unit of their series.
 
-    Hit rates are fractions, although their args are called Hit Rate(%).
+    Hit rates are fractions, although their args are named Hit Rate(%).
     """
     return 100 if unit == "%" and name.endswith(_HIT_RATE) else 1
 
@@ -193,7 +193,7 @@ def name_and_unit(event: str, key: str, keys: int) -> tuple[str, str]:
     Args:
         event: name of the event, such as "HBM 0/Read".
         key: name of the arg, such as "Read(MB/s)", "KB" or "value".
-        keys: how many values the event has; with one, the event's name says it all.
+        keys: number of values of the event; with one, the series has the name of the event.
 
     >>> name_and_unit("HBM 0/Read", "Read(MB/s)", 1)
     ('HBM 0/Read', 'MB/s')
@@ -213,27 +213,28 @@ def column_name(column: str) -> str:
 
 
 def column_unit(column: str) -> str:
-    """Return the unit of a column, empty where it has none: "MB" of "Total Reserved(MB)"."""
+    """Return the unit of a column, empty if it has none: "MB" of "Total Reserved(MB)"."""
     match = _IN_BRACKETS.fullmatch(column)
     return match[2] if match else ""
 
 
 DEVICES = ("Device_id", "Device Type", "Device")
+"""Names of the column of devices in tables."""
 _DEVICE = re.compile(r"(?:NPU:)?([0-9]{1,9})")
 
 
 def first_of(names: Sequence[str], block: Block) -> str:
-    """Return the first of some columns that a table has, empty without any."""
+    """Return the first of some columns that a table has, empty if it has none of them."""
     return next((name for name in names if name in block), "")
 
 
 def select_device_rows(block: Block, device: int | None) -> Bool:
-    """Return a mask of the rows of a device, all without one; a row that names none is of all."""
-    where = first_of(DEVICES, block)
-    if device is None or not where:
+    """Return a mask of the rows of a device, all if it is None; rows without one belong to all."""
+    column = first_of(DEVICES, block)
+    if device is None or not column:
         return np.ones(len(block), np.bool_)
     seen: dict[str, int] = {}
-    positions = block.positions(where, seen)
+    positions = block.positions(column, seen)
     of_device: Bool = np.isin(
         positions,
         [
@@ -254,7 +255,7 @@ _SeriesKey = tuple[object, str, str]
 
 @dataclass(frozen=True)
 class CounterEvents:
-    """Counter events of one process and name whose args have the same keys."""
+    """Counter events with the same process, name and keys of args."""
 
     pid: object
     name: str
@@ -262,18 +263,18 @@ class CounterEvents:
     time_ns: Int64
     """(n,)"""
     args: ArgValues
-    """The values of all keys, event after event."""
+    """Values of all keys of the first event, then of the second, and so on."""
 
     def values(self, key: str) -> ArgValues:
-        """Return the value of an arg in each event."""
+        """Return the values of one arg, (n,)."""
         return self.args[self.keys.index(key) :: len(self.keys)]
 
 
 def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
-    """Return the counter events at some rows, but for those without args."""
+    """Yield the counter events at some rows, grouped, except those without args."""
     groups, group_of = distinct_values(events.group[rows])
     if len(groups) <= np.iinfo(np.uint16).max:
-        group_of = group_of.astype(np.uint16)  # which sorts in one pass
+        group_of = group_of.astype(np.uint16)  # NumPy sorts 16-bit integers in linear time
     order = np.argsort(group_of, kind="stable")
     bounds = [0, *np.cumsum(np.bincount(group_of)).tolist()]
     order = rows.take(order)
@@ -295,49 +296,47 @@ def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
 
 @dataclass
 class CounterReader:
-    """Collects samples, and numbers the series that they are of.
-
-    strange: how many have a value that is not a number.
-    """
+    """Collector of samples in counter events, and of their series."""
 
     strange: int = 0
+    """Number of samples whose value is not a number."""
     _series: Interner[_SeriesKey] = field(default_factory=Interner)
     _samples: TableBuilder[CounterSamples] = field(
         default_factory=lambda: TableBuilder(CounterSamples)
     )
 
     def add(self, parts: Iterable[CounterEvents]) -> None:
-        """Take the samples out of events."""
+        """Add the samples in counter events."""
         self._samples.add(
             CounterSamples.concat([samples for part in parts for samples in self._samples_of(part)])
         )
 
     def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
-        """Return one table for each sampled arg; those named *_id only distinguish series."""
+        """Yield a table of samples for each arg, except args named *_id, which label series."""
         ids = [key for key in part.keys if key.endswith("_id")]
         sampled = [key for key in part.keys if not key.endswith("_id")]
         labels, which = _labels({key: part.values(key) for key in ids}, len(part.time_ns))
         for key in sampled:
             series, unit = name_and_unit(part.name, key, len(sampled))
             rows = self._series.of([(part.pid, series + label, unit) for label in labels])
-            every = part.values(key)
-            good, values = every.reals()
+            args = part.values(key)
+            good, values = args.reals()
             if len(good) < len(part.time_ns):
-                self.strange += _count_strange(every, good)
+                self.strange += _count_strange(args, good)
             yield CounterSamples(part.time_ns[good], rows[which][good], values)
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
-        """Return the samples that are not in the tables."""
+        """Return an omission of the samples whose value is not a number, if there are any."""
         if not self.strange:
             return ()
-        reason, counters = "samples of counters that are no numbers", frozenset({Layer.COUNTERS})
+        reason, counters = "samples of counters that are not numbers", frozenset({Layer.COUNTERS})
         code = OmissionCode.NO_TIME
         return (Omission(reason, self.strange, rank, loss=True, code=code, layers=counters),)
 
     def tables(
         self, process: Callable[[object], str], strings: StringPool
     ) -> tuple[CounterSeries, CounterSamples]:
-        """Return the series that have samples, grouped by name of process, and all samples."""
+        """Return the series with samples and all samples; `process` names the group of a pid."""
         samples = self._samples.build()
         keys = list(self._series)
         rows: dict[tuple[str, str, str], int] = {}
@@ -349,11 +348,12 @@ class CounterReader:
             return CounterSeries.empty(), CounterSamples.empty()
         factors = np.array([factor_of(name, unit) for _, name, unit in keys])
         values = scaled(samples.value, factors[samples.series])
-        made = CounterSamples(samples.time_ns, renumbered[samples.series], values)
-        return _series_table(rows, strings), made
+        samples = CounterSamples(samples.time_ns, renumbered[samples.series], values)
+        return _series_table(rows, strings), samples
 
 
 def _count_strange(values: ArgValues, numbers: Rows) -> int:
+    """Count the values that are not numbers; null and strings such as N/A mean no value."""
     others = np.ones(len(values.value), np.bool_)
     others[numbers] = False
     rest = values[np.flatnonzero(others)].objects()
@@ -363,20 +363,20 @@ def _count_strange(values: ArgValues, numbers: Rows) -> int:
 
 
 def _labels(ids: Mapping[str, ArgValues], count: int) -> tuple[list[str], Int64]:
-    """Return the distinct labels that ids make, and the place of each event's."""
+    """Return distinct labels such as " die 0" from ids by name, and each event's index in them."""
     if not ids:
         return [""], constant(0, count, np.int64)
     if len(ids) == 1:
         ((name, values),) = ids.items()
         if values.are_whole():
-            found, which = distinct_as_met(values.value)
-            return [f" {name[:-3]} {value}" for value in found.tolist()], which
+            distinct_ids, which = distinct_as_met(values.value)
+            return [f" {name[:-3]} {value}" for value in distinct_ids.tolist()], which
     seen: Interner[tuple[Any, ...]] = Interner()
     objects = [values.objects() for values in ids.values()]
-    # Equal values that are written otherwise, such as 3 and 3.0, are distinct.
+    # Equal values that are written differently, such as 3 and 3.0, are distinct.
     columns = (
-        one if set(map(type, one)) in ({int}, {str}) else [str(value) for value in one]
-        for one in objects
+        column if set(map(type, column)) in ({int}, {str}) else [str(value) for value in column]
+        for column in objects
     )
     which = seen.of(list(zip(*columns, strict=True)))
     labels = [

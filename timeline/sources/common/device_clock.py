@@ -1,6 +1,6 @@
-"""The relation of a device's counter and samplers to the clocks of its host.
+"""Conversion of times of a device's counter and samplers to the clock of its host.
 
-It is read from dev_start.log, host_start.log, info.json and start_info of a capture.
+Read from dev_start.log, host_start.log, info.json and start_info of a capture.
 """
 
 from __future__ import annotations
@@ -24,73 +24,73 @@ from timeline.sources.files.opened import read_whole_file, source_errors_for
 
 _FREQUENCY = re.compile(r"\d{1,6}(?:\.\d{1,9})?")
 _LINE = re.compile(r"\s*(\w+)\s*[:=]\s*(-?(?:\d{1,18}|[1-8]\d{18}))\s*", re.ASCII)
-"""A name and its number, which fits 64 bits."""
+"""A line of a log: a name and its number, which fits 64 bits."""
 _MOST_PRODUCT = 1 << 61
 _MOST_COUNT = 1 << 62
 _EXACT_REAL = 1 << 53
+"""The least whole number from which float64 is no longer exact."""
 _NS_OF_A_MHZ_TICK = 1000
 _NANOSECOND = Fraction(1)
-"""The tick of a host's counter where info.json names no frequency: 1000 MHz."""
+"""The tick of a host's counter if info.json names no frequency: 1000 MHz."""
 _HARDWARE_LOG_TICK_NS = 10
-"""The counter of devices that MindSpore 0.7 recorded runs at 100 MHz; no info.json has it."""
+"""The tick of devices in captures of MindSpore 0.7, which write no info.json: 100 MHz."""
 _LONGEST_CAPTURE_US = 1e12
-"""Eleven days; clocks that count nanoseconds pass it a quarter of an hour after their start."""
+"""Eleven days. A clock in nanoseconds exceeds this number a quarter of an hour after its start."""
 
 
 @dataclass(frozen=True)
 class Anchor:
-    """One moment on both clocks: a counter, and CLOCK_MONOTONIC_RAW of the host in ns."""
+    """One reading of two clocks: a counter, and CLOCK_MONOTONIC_RAW of the host in ns."""
 
     count: int
     monotonic_ns: int
 
 
 NO_ANCHOR = Anchor(0, 0)
-"""Nothing relates both clocks: times count from the start of the device."""
+"""The anchor of a device whose clock is not related to the host's: times count from its start."""
 
 
 @dataclass(frozen=True)
 class CounterClock:
-    """The time of a tick, exactly, and one moment on both clocks."""
+    """A counter of ticks: the exact length of one, and one reading of counter and host clock."""
 
     tick_ns: Fraction
     anchor: Anchor
 
-    def moments_ns(self, counts: npt.NDArray[np.uint64] | Int64) -> Int64:
-        """Return the moment of each count, (n,) int64.
+    def times_ns(self, counts: npt.NDArray[np.uint64] | Int64) -> Int64:
+        """Convert counts to times on the host's CLOCK_MONOTONIC_RAW, (n,) int64.
 
-        It is (count - first count) / frequency + CLOCK_MONOTONIC_RAW at the first one, as msprof
-        has it. NO_TIME where that is before the start of the host or years after it: no counter
-        holds such a value.
+        As msprof does: (count - anchor's count) / frequency + anchor's CLOCK_MONOTONIC_RAW. NO_TIME
+        if that is before the start of the host or years after it: such a count is damaged.
         """
         parts, whole = self.tick_ns.numerator, self.tick_ns.denominator
         most = min(EARLIEST_WALL_NS * whole // parts, _MOST_COUNT)
         good = counts < counts.dtype.type(_MOST_COUNT)
-        away = np.where(good, counts, 0).astype(np.int64) - self.anchor.count
-        good &= (away >= -most) & (away <= most)
-        turns, rest = np.divmod(np.where(good, away, 0), whole)
-        cut, left = np.divmod(rest * parts, whole)
-        found_ns: Int64 = turns * parts + cut + self.anchor.monotonic_ns
-        good &= (found_ns >= 0) & (found_ns < EARLIEST_WALL_NS)
-        return np.where(good, found_ns + _rounds_up(found_ns, left / whole), NO_TIME)
+        ticks = np.where(good, counts, 0).astype(np.int64) - self.anchor.count
+        good &= (ticks >= -most) & (ticks <= most)
+        cycles, rest = np.divmod(np.where(good, ticks, 0), whole)
+        whole_ns, remainder = np.divmod(rest * parts, whole)
+        time_ns: Int64 = cycles * parts + whole_ns + self.anchor.monotonic_ns
+        good &= (time_ns >= 0) & (time_ns < EARLIEST_WALL_NS)
+        return np.where(good, time_ns + _rounds_up(time_ns, remainder / whole), NO_TIME)
 
 
-def _rounds_up(moments_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
-    """Return where a timestamp as float64 is the next whole nanosecond.
+def _rounds_up(times_ns: Int64, fraction: npt.NDArray[np.float64]) -> npt.NDArray[np.bool_]:
+    """Return a mask of times that float64 rounds up to the next nanosecond, as msprof does.
 
-    msprof holds moments as float64 and cuts them down when it writes a database.
+    msprof holds times as float64, and truncates them when it writes a database.
     """
-    found: npt.NDArray[np.bool_] = moments_ns + fraction >= moments_ns + 1
-    return found & (moments_ns < _EXACT_REAL)
+    rounded_up: npt.NDArray[np.bool_] = times_ns + fraction >= times_ns + 1
+    return rounded_up & (times_ns < _EXACT_REAL)
 
 
 @dataclass(frozen=True)
 class DeviceClocks:
-    """The relation of the clocks of a device's tables to CLOCK_MONOTONIC_RAW of its host.
+    """The clocks of a device's tables, related to CLOCK_MONOTONIC_RAW of its host.
 
-    counter: the device's own. host_counter: the host's, None if its times are ns already.
-    host_ns and device_ns: what both monotonic clocks showed at one moment. wall_offset_ns: wall
-    time less the host's clock. What is None is not known. process: the one that was captured.
+    counter is the device's own; host_counter the host's, None if its times are ns already. host_ns
+    and device_ns are one reading of both monotonic clocks, wall_offset_ns is wall time minus the
+    host's clock. All are None if unknown. process is the id of the captured process.
     """
 
     counter: CounterClock | None = None
@@ -101,25 +101,31 @@ class DeviceClocks:
     process: int = NO_ID
 
     def counted_ns(self, counts: Int64) -> Int64:
-        """Return times that the device counted."""
-        return _unknown(counts) if self.counter is None else _moments_ns(self.counter, counts)
+        """Convert counts of the device's counter to host times."""
+        return _unknown(counts) if self.counter is None else _times_ns(self.counter, counts)
 
     def host_times_ns(self, counts: Int64) -> Int64:
-        """Return times that the host wrote."""
-        return counts if self.host_counter is None else _moments_ns(self.host_counter, counts)
+        """Convert counts of the host's counter to host times; times in ns stay as they are."""
+        return counts if self.host_counter is None else _times_ns(self.host_counter, counts)
 
     def sampled_ns(self, times: Int64) -> Int64:
-        """Return times of samplers of the device: on its monotonic clock, later as wall time."""
+        """Convert times of the device's samplers to host times.
+
+        Older samplers write the monotonic clock of the device, newer ones wall time.
+        """
         wall = times >= EARLIEST_WALL_NS
-        found = _unknown(times)
+        converted = _unknown(times)
         if self.wall_offset_ns is not None:
-            found = np.where(wall, times - self.wall_offset_ns, found)
+            converted = np.where(wall, times - self.wall_offset_ns, converted)
         if self.host_ns is not None and self.device_ns is not None:
-            found = np.where(~wall, times + (self.host_ns - self.device_ns), found)
-        return np.where(times > 0, found, NO_TIME)
+            converted = np.where(~wall, times + (self.host_ns - self.device_ns), converted)
+        return np.where(times > 0, converted, NO_TIME)
 
     def memory_ns(self, times: Int64, microseconds: Float64) -> Int64:
-        """Return times of memory samples: us since the device started, later wall time."""
+        """Convert times of memory samples to host times.
+
+        Older samplers write microseconds since the start of the device, newer ones wall time.
+        """
         since = (microseconds >= 0) & (microseconds < _LONGEST_CAPTURE_US)
         if self.host_ns is None or not since.any():
             return self.sampled_ns(times)
@@ -127,8 +133,8 @@ class DeviceClocks:
         return np.where(since, elapsed_ns + self.host_ns, self.sampled_ns(times))
 
 
-def _moments_ns(clock: CounterClock, counts: Int64) -> Int64:
-    return np.where(counts > 0, clock.moments_ns(np.maximum(counts, 0)), NO_TIME)
+def _times_ns(clock: CounterClock, counts: Int64) -> Int64:
+    return np.where(counts > 0, clock.times_ns(np.maximum(counts, 0)), NO_TIME)
 
 
 def _unknown(times: Int64) -> Int64:
@@ -136,14 +142,14 @@ def _unknown(times: Int64) -> Int64:
 
 
 def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> DeviceClocks:
-    """Read dev_start.log, host_start.log and info.json of a device, and those of its host.
+    """Read dev_start.log, host_start.log and info.json of a device and of its host.
 
     Args:
         device, host: the directories of both in a capture.
-        wall_offset_ns: wall time less CLOCK_MONOTONIC_RAW of the host, None if unknown.
+        wall_offset_ns: wall time minus CLOCK_MONOTONIC_RAW of the host, None if unknown.
 
     Raises:
-        SourceError: one of them is there and cannot be read.
+        SourceError: one of the files exists and cannot be read.
     """
     info = _info(device)
     tick_ns = parse_tick_ns(device_frequency(info))
@@ -152,7 +158,7 @@ def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> 
     return DeviceClocks(
         CounterClock(tick_ns, anchor) if anchor and tick_ns else None,
         _host_counter(host),
-        _host_moment_ns(_read_clock_log(device, "host_start.log"), info),
+        _host_start_ns(_read_clock_log(device, "host_start.log"), info),
         _read_clock_log(device, "dev_start.log").get("clock_monotonic_raw"),
         wall_offset_ns,
         NO_ID if process is None else process,
@@ -160,9 +166,9 @@ def read_device_clocks(device: Path, host: Path, wall_offset_ns: int | None) -> 
 
 
 def _host_counter(host: Path) -> CounterClock | None:
-    """Return a host's counter that does not count nanoseconds: msprof keeps those as they are."""
+    """Return a host's counter, None if it counts nanoseconds, which msprof does not convert."""
     log, info = _read_clock_log(host, "host_start.log"), _info(host)
-    tick_ns, time_ns = _host_tick_ns(info), _host_moment_ns(log, info)
+    tick_ns, time_ns = _host_tick_ns(info), _host_start_ns(log, info)
     if tick_ns == _NANOSECOND or time_ns is None or "cntvct" not in log:
         return None
     return CounterClock(tick_ns, Anchor(log["cntvct"], time_ns))
@@ -173,17 +179,17 @@ def _info(directory: Path) -> dict[str, Any]:
 
 
 def device_frequency(info: Mapping[str, Any]) -> object:
-    """Return the MHz of the device's counter as info.json has them, empty without any."""
+    """Return the frequency of the device's counter in MHz, as info.json writes it, or ""."""
     return first_entry(info, "DeviceInfo").get("hwts_frequency", "")
 
 
 def parse_tick_ns(megahertz: object) -> Fraction | None:
-    """Return the nanoseconds of a tick at a frequency of info.json, None without one."""
+    """Return the nanoseconds per tick at a frequency in MHz, None if it is not a valid one."""
     text = str(megahertz).strip()
     if not _FREQUENCY.fullmatch(text) or not Fraction(text):
         return None
     tick_ns = _NS_OF_A_MHZ_TICK / Fraction(text)
-    # Beyond, the remainder of a division would not fit 64 bits.
+    # With a larger product, the remainder of a division would not fit 64 bits.
     fits = tick_ns.numerator * tick_ns.denominator < _MOST_PRODUCT
     return tick_ns if fits else None
 
@@ -192,24 +198,24 @@ def _host_tick_ns(info: Mapping[str, Any]) -> Fraction:
     return parse_tick_ns(first_entry(info, "CPU").get("Frequency")) or _NANOSECOND
 
 
-def _host_moment_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
-    """Return the host's time when the counter of the device was read, by host_start.log.
+def _host_start_ns(log: Mapping[str, int], info: Mapping[str, Any]) -> int | None:
+    """Return the host's time in host_start.log at which the counter of the device was read.
 
-    cntvct_diff is how much later the host's clock was read, in ticks of the host's counter.
+    cntvct_diff is the delay between both readings, in ticks of the host's counter.
     """
     monotonic_ns = log.get("clock_monotonic_raw", 0)
-    found = monotonic_ns + round(log.get("cntvct_diff", 0) * _host_tick_ns(info))
-    return found if monotonic_ns > 0 and 0 < found < EARLIEST_WALL_NS else None
+    time_ns = monotonic_ns + round(log.get("cntvct_diff", 0) * _host_tick_ns(info))
+    return time_ns if monotonic_ns > 0 and 0 < time_ns < EARLIEST_WALL_NS else None
 
 
 def read_anchor(directory: Path, info: Mapping[str, Any]) -> Anchor | None:
-    """Return the timestamp that dev_start.log and host_start.log share; None without one.
+    """Return the reading of both clocks in dev_start.log and host_start.log, None if incomplete.
 
     Raises:
-        SourceError: one of them is there and cannot be read.
+        SourceError: one of them exists and cannot be read.
     """
     count = _read_clock_log(directory, "dev_start.log").get("cntvct", 0)
-    monotonic_ns = _host_moment_ns(_read_clock_log(directory, "host_start.log"), info)
+    monotonic_ns = _host_start_ns(_read_clock_log(directory, "host_start.log"), info)
     if monotonic_ns is None or not 0 < count < _MOST_COUNT:
         return None
     return Anchor(count, monotonic_ns)
@@ -222,24 +228,24 @@ def _read_clock_log(directory: Path, name: str) -> dict[str, int]:
 
 
 def _first_section(log: Path) -> dict[str, int]:
-    """Return the numbers in the first section of a log, the first of each name.
+    """Return the numbers in the first section of a log by name; the first of a name counts.
 
     Raises:
         SourceError: the log cannot be read.
     """
-    found: dict[str, int] = {}
+    numbers: dict[str, int] = {}
     sections = 0
     for line in read_whole_file(log).decode("utf-8", "replace").splitlines():
         sections += line.lstrip().startswith("[")
         if sections > 1:
             break
         if match := _LINE.fullmatch(line):
-            found.setdefault(match[1], int(match[2]))
-    return found
+            numbers.setdefault(match[1], int(match[2]))
+    return numbers
 
 
 def find_clock_files(directory: Path, name: str) -> list[Path]:
-    """Return `name` and `name.N` of a directory, without the marks that they are complete.
+    """Return the files `name` and `name.N` of a directory, but not markers such as `name.N.done`.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -252,16 +258,16 @@ def find_clock_files(directory: Path, name: str) -> list[Path]:
 
 
 def first_entry(info: Mapping[str, Any], key: str) -> Mapping[str, Any]:
-    """Return the first processor or device that info.json lists, empty without any."""
+    """Return the first processor or device in a list of info.json, empty if it has none."""
     entries = info.get(key)
     first = entries[0] if isinstance(entries, list) and entries else None
     return first if isinstance(first, dict) else {}
 
 
 def read_hardware_log_clock(directory: Path, device: int | None) -> Clock:
-    """Return the clock of hardware logs of MindSpore 0.7, whose directory holds several.
+    """Return the clock of a device in a directory of hardware logs of MindSpore 0.7.
 
-    host_start.log.N has the wall time at which dev_start.log.N read the counter of device N.
+    host_start.log.N holds the wall time at which the counter in dev_start.log.N was read.
 
     Raises:
         SourceError: a log cannot be read.
@@ -275,9 +281,9 @@ def read_hardware_log_clock(directory: Path, device: int | None) -> Clock:
 
 
 def read_start_info_offset_ns(path: Path) -> int | None:
-    """Return wall time less the raw monotonic clock, as a start_info says; None if it does not.
+    """Return wall time minus the raw monotonic clock in a start_info file, None if incomplete.
 
-    It is collectionTimeBegin (us) less clockMonotonicRaw (ns).
+    It is collectionTimeBegin (us) minus clockMonotonicRaw (ns).
 
     Raises:
         SourceError: the file cannot be read.

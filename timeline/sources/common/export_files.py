@@ -1,4 +1,4 @@
-"""Files of exporters: their names, the newest, how to export, and the kind of a JSON file."""
+"""Exported files: their names, the newest of them, how to export, and kinds of JSON files."""
 
 from __future__ import annotations
 
@@ -27,13 +27,15 @@ from timeline.sources.files.opened import (
 from timeline.sources.source import MINDSTUDIO_OUTPUT, PROF
 
 OPERATOR_TABLE = re.compile(r"(?:kernel_details|op_summary|task_time)(?:_slice|_\d+)*\.csv")
-"""Tables of operators and tasks."""
+"""Names of tables of operators and tasks."""
 _FRAMEWORKS = {"_ascend_pt": "torch_npu", "_ascend_ms": "mindspore"}
-"""Whose profiler leaves captures in directories that end so."""
+"""Frameworks by the ending of the directories in which their profilers leave captures."""
 
 
 def plain_name_of_table(name: str) -> str:
-    """Return the name of a table of operators before somebody put words before it, else none.
+    """Remove words that somebody put before the name of a table of operators.
+
+    Returns an empty string if the rest is not such a name, or nothing was put before it.
 
     >>> plain_name_of_table("b1q8_kernel_details.csv")
     'kernel_details.csv'
@@ -43,7 +45,7 @@ def plain_name_of_table(name: str) -> str:
 
 
 def has_file_named(directory: Path, names: re.Pattern[str]) -> bool:
-    """Return whether a directory holds a file of such a name, compressed or not.
+    """Return whether a directory holds a file that matches a pattern, compressed or not.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -52,12 +54,12 @@ def has_file_named(directory: Path, names: re.Pattern[str]) -> bool:
 
 
 def find_device_table_directories(capture: Capture) -> tuple[Path, ...]:
-    """Return the directories of tables of a device whose content lies in `device_N/*`."""
+    """Return where msprof writes the tables of a device whose content is in `device_N/*`."""
     return (capture.directory / MINDSTUDIO_OUTPUT, capture.content.parent / "summary")
 
 
 def find_newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]:
-    """Return the files of a kind from the newest export in a directory, as `select_newest_export`.
+    """List a directory and return the files of `select_newest_export`.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -66,15 +68,16 @@ def find_newest_export(output: Path, kind: str, suffix: str) -> tuple[Path, ...]
 
 
 def select_newest_export(files: Mapping[str, Path], kind: str, suffix: str) -> tuple[Path, ...]:
-    """Return the files of a kind from the newest export; exporting again leaves the older ones.
+    """Return the files of a kind from the newest export, since older ones stay in the directory.
 
-    msprof stamps each file when it is written, so slices and iterations of one export may differ:
-    the newest of each name counts, as where msprof collects them (`get_newest_file_list`). Names of
-    iterations and names without do not mix, since what has no iteration holds all of them.
+    msprof stamps each file with the time of writing, so stamps differ within an export: the newest
+    file of each name counts, as in msprof's `get_newest_file_list`. Names with and without an
+    iteration are not mixed, since a file without one holds all iterations.
 
     Args:
-        files: what lies in a directory, by plain name.
-        kind: what stands before ids, slice and stamp in a name. suffix: what follows the point.
+        files: the files of a directory by plain name.
+        kind: the beginning of the name, before ids, slice and stamp.
+        suffix: the suffix without its point.
     """
     pattern = re.compile(
         rf"{kind}(?=_)((?:_\d+)*?)(?:_slice_(\d{{1,9}}))?(?:_(\d{{14}}))?\.{suffix}"
@@ -92,18 +95,18 @@ def select_newest_export(files: Mapping[str, Path], kind: str, suffix: str) -> t
 
 
 _Slices = dict[int, list[tuple[str, Path]]]
-"""Files with their stamps, by the number of the slice; what is not sliced is slice 0."""
+"""Files with their stamps, by the number of the slice; 0 if the file is not sliced."""
 
 
 def _newest_slices(slices: _Slices) -> list[Path]:
-    """Return the newest file of each slice, without what only older exports had.
+    """Return the newest file of each slice, without slices that only older exports had.
 
-    Each export has a first slice. Processes write slices in any order, so the newest export began
-    with the oldest file among those slices of which there are as many as exports.
+    Every export has a first slice, so its files count the exports. Slices are written in any order:
+    the newest export began at the oldest of the newest files of slices that every export has.
     """
-    count = len(slices[min(slices)])
+    exports = len(slices[min(slices)])
     newest = {number: max(files) for number, files in sorted(slices.items())}
-    began = min(newest[number][0] for number, files in slices.items() if len(files) >= count)
+    began = min(newest[number][0] for number, files in slices.items() if len(files) >= exports)
     return [path for stamp, path in newest.values() if stamp >= began]
 
 
@@ -113,25 +116,25 @@ def raw_error(directory: Path) -> SourceError:
 
 
 def how_to_export(directory: Path) -> str:
-    """Return advice for a capture that only msprof or the framework's profiler can read.
+    """Return advice for exporting a capture that only msprof or the framework's profiler can read.
 
-    directory: of the session, or around it; what its framework left beside it is parsed with it.
+    directory: that of the session, or its parent, which holds the framework's own data.
     """
-    for one in (directory, directory.parent):
-        framework = _FRAMEWORKS.get(one.name[-len("_ascend_xx") :])
+    for place in (directory, directory.parent):
+        framework = _FRAMEWORKS.get(place.name[-len("_ascend_xx") :])
         if framework is not None:
-            called = f"analyse({json.dumps(str(one))})"
-            code = f"from {framework}.profiler.profiler import analyse; {called}"
+            call = f"analyse({json.dumps(str(place))})"
+            code = f"from {framework}.profiler.profiler import analyse; {call}"
             return f"Parse it first: python -c {shlex.quote(code)}"
     return f"Export it first: msprof --export=on --output={directory}"
 
 
 @remember_by_directory
 def find_sessions(directory: Path) -> tuple[Path, ...]:
-    """Return the sessions of msprof in a directory, in order of names.
+    """Return the directories of sessions of msprof in a directory, by name.
 
     Raises:
-        SourceError: the directory is not there.
+        SourceError: the directory does not exist.
     """
     return tuple(sorted(directory.glob(f"{PROF}*")))
 
@@ -140,39 +143,40 @@ def find_sessions(directory: Path) -> tuple[Path, ...]:
 
 
 GLANCE_BYTES = 1 << 16
-"""So many bytes are enough to know most files."""
+"""The first bytes that are read of a JSON file: enough to recognise most."""
 MOST_GLANCE_BYTES = 1 << 20
-"""Others begin with facts of their own."""
+"""The most bytes that are read to find the events behind other values."""
 TAIL_BYTES = 1 << 20
+"""The last bytes of a trace that are searched for values after its events."""
 _PYTORCH = frozenset({b"schemaVersion", b"deviceProperties", b"distributedInfo"})
 _BASE = b"baseTimeNanoseconds"
 _SHARED = frozenset({b"traceEvents", _BASE})
 EVENTS, _NODES, _SCHEMA = b"traceEvents", b"nodes", b"schema"
 _JSON = re.compile(r".+\.json(?:\.(?:gz|bz2|xz))?", re.DOTALL | re.IGNORECASE)
-_MOMENT = re.compile(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
+_TIME = re.compile(rb'"ts"\s*:\s*"?([1-9][0-9]{0,18})(?![0-9])')
 _CATEGORY = re.compile(
     rb'"cat"\s*:\s*"(?:cpu_op|user_annotation|python_function|cuda_runtime|cuda_driver|kernel'
     rb'|gpu_memcpy|gpu_memset|Operator|Runtime|Kernel|Memcpy|Memset|(?:Acl|Node|Runtime)API)"'
 )
-"""What PyTorch calls its events, the oldest versions with capitals, and msMonitor calls."""
+"""Categories of PyTorch's events, capitalised in the oldest versions, and of msMonitor's."""
 _OF_ASCEND = re.compile(
     rb'"(?:Ascend Hardware|CANN|Overlap Analysis|HCCL|NPU|async_npu|async_mindspore|HostToDevice'
     rb'|Physic Stream Id)"'
 )
-"""Rows and arrows of traces of NPUs, whose other categories are those of PyTorch."""
+"""Rows and arrows that only traces of NPUs have; their other categories are also PyTorch's."""
 _NOT_OF_KINETO = re.compile(rb'"(?:ts"\s*:\s*"|cat"\s*:\s*"(?:en|de)queue")')
-"""Times that are strings, and the categories of torch_npu's queue: Kineto writes neither."""
+"""Times written as strings, and categories of torch_npu's queue: Kineto writes neither."""
 _EVENT = re.compile(rb'"ph"\s*:\s*"')
 _FIRST_EVENT = re.compile(rb'(?:"traceEvents"\s*:|\A(?:\xef\xbb\xbf)?)\s*\[\s*\{')
 LIST_OF_OBJECTS = re.compile(rb"\s*\[\s*\{")
 
 
 class JsonKind(enum.Enum):
-    """A kind of JSON file, as people call it."""
+    """A kind of JSON file; the value describes it in messages."""
 
     KINETO = "a PyTorch trace"
     EXECUTION_TRACE = "an execution trace (operators of PyTorch without times of a device)"
-    NPU_TRACE = "a part of what msprof exported, which is read when it is passed as PATH itself"
+    NPU_TRACE = "a part of an msprof export, which is read only if it is passed as PATH itself"
     OPERATOR_TRACE = "a trace of one operator by msprof op, which MindStudio Insight opens"
     OTHER_TRACE = "a trace of another program"
     CUT_TRACE = "a trace that is cut in its first event"
@@ -181,20 +185,20 @@ class JsonKind(enum.Enum):
 
 
 def kind_of_json(path: Path) -> JsonKind:
-    """Return what a file is by what it holds, in whatever order and under whatever name.
+    """Recognise the kind of a JSON file by its content, whatever its name and order of keys.
 
-    A trace of PyTorch has two of the keys that it writes beside its events, one of them its own;
-    or its events have the categories of PyTorch, and neither its first nor its last bytes have
-    anything that only traces of NPUs have: torch_npu writes the names of its rows, and the arrows
-    to them, behind what it calls as PyTorch does.
+    A trace of PyTorch has two of the keys that PyTorch writes beside the events, one of which only
+    PyTorch writes. Or its events have PyTorch's categories, and neither its beginning nor its end
+    holds anything specific to NPUs: torch_npu writes rows and arrows of the NPU after the events
+    that have PyTorch's categories.
     """
     try:
         text, values = read_beginning(path)
     except SourceError:
-        return JsonKind.NO_TRACE  # whoever names the file gets the error when it is read
+        return JsonKind.NO_TRACE  # the error is raised when the file itself is read
     if values.get(b"profilingType") == b'"op"':
         return JsonKind.OPERATOR_TRACE
-    if _is_named_by_keys(values):
+    if _has_pytorch_keys(values):
         return JsonKind.KINETO
     if b"io.tlexport" in values.get(b"otherData", b""):
         return JsonKind.OWN_TIMELINE
@@ -208,11 +212,14 @@ def kind_of_json(path: Path) -> JsonKind:
 def read_beginning(
     path: Path, most_bytes: int = MOST_GLANCE_BYTES, until: bytes = b""
 ) -> tuple[bytes, dict[bytes, bytes]]:
-    """Read a file as far as its events, and the values of the object in it by key.
+    """Read a JSON file up to its events or, of an execution trace, its nodes.
 
     Args:
-        most_bytes: where to stop if no events come.
-        until: as in `head_values`.
+        most_bytes: where to stop if there are no events.
+        until: the key at which to stop parsing, if it comes first.
+
+    Returns:
+        The bytes, and the values of the object in them by key; values that are cut off are empty.
 
     Raises:
         SourceError: the file cannot be read.
@@ -230,12 +237,12 @@ def read_beginning(
 
 
 def has_json_name(name: str) -> bool:
-    """Return whether a file in a directory is named as JSON: no other is looked into there."""
+    """Return whether a file name is that of JSON; other files in a directory are not opened."""
     return _JSON.fullmatch(name) is not None
 
 
-def find_moment_ns(path: Path) -> int | None:
-    """Return a wall time during the capture, that of one of its first events; None without any.
+def find_event_time_ns(path: Path) -> int | None:
+    """Return the wall time of one of the first events of a trace, None if none is found.
 
     Raises:
         SourceError: the file cannot be read.
@@ -247,37 +254,39 @@ def find_moment_ns(path: Path) -> int | None:
             text += file.read(MOST_GLANCE_BYTES)
             events = text.find(b'"%s"' % EVENTS)
         text += file.read(GLANCE_BYTES)
-    found = _MOMENT.search(text, max(events, 0))
-    if found is None:
+    match = _TIME.search(text, max(events, 0))
+    if match is None:
         return None
     base = whole_number(head_values(text).get(_BASE, b"0").decode("ascii", "replace"))
-    moment_ns = int(found[1]) * 1000 + (base or 0)
-    return moment_ns if EARLIEST_WALL_NS < moment_ns <= FURTHEST_NS else None
+    time_ns = int(match[1]) * 1000 + (base or 0)
+    return time_ns if EARLIEST_WALL_NS < time_ns <= FURTHEST_NS else None
 
 
 def head_values(text: bytes, until: bytes = b"") -> dict[bytes, bytes]:
-    """Return the values of an object by key, as far as its text goes; those cut off are empty.
+    """Return the values of a truncated JSON object by key; values that are cut off are empty.
 
-    until: the key that is the last, whose value is left out.
+    until: the key at which to stop; its value is not returned.
     """
-    found = leading_values(text, first_key(text), until)
-    return {key: text[first:end] if end else b"" for key, first, end in found}
+    places = leading_values(text, first_key(text), until)
+    return {key: text[first:end] if end else b"" for key, first, end in places}
 
 
-def _is_named_by_keys(values: dict[bytes, bytes]) -> bool:
+def _has_pytorch_keys(values: dict[bytes, bytes]) -> bool:
+    """Return whether an object has a key of PyTorch, and another one of PyTorch or any trace."""
     keys = _PYTORCH & values.keys()
     is_text = values.get(b"schemaVersion", b"1").startswith(b'"')
     return bool(keys) and len(keys | (_SHARED & values.keys())) > 1 and not is_text
 
 
 def _kind_by_events(path: Path, text: bytes, *, in_object: bool) -> JsonKind:
+    """Return the kind of a list of events by its first and last bytes."""
     has_category, has_event = _CATEGORY.search(text), _EVENT.search(text)
     if _OF_ASCEND.search(text) or (has_category and _NOT_OF_KINETO.search(text)):
         return JsonKind.NPU_TRACE
     if not (has_category or has_event or in_object):
         return JsonKind.NO_TRACE
     tail = _tail(path)
-    if in_object and _is_named_by_keys({EVENTS: b""} | _values_in(tail, tuple(_PYTORCH))):
+    if in_object and _has_pytorch_keys({EVENTS: b""} | _values_in(tail, tuple(_PYTORCH))):
         return JsonKind.KINETO
     if (has_category or has_event) and _OF_ASCEND.search(tail):
         return JsonKind.NPU_TRACE
@@ -295,28 +304,29 @@ def _ends_in_first_event(text: bytes) -> bool:
 
 
 def first_key(text: bytes) -> int:
-    """Return the place behind the brace that opens an object; the end for anything else."""
+    """Return the index after the brace that opens an object, the end if there is no object."""
     rest = text.removeprefix(UTF8_MARK).lstrip()
     return len(text) - len(rest) + 1 if rest.startswith(b"{") else len(text)
 
 
 def tail_values(path: Path, keys: Sequence[bytes]) -> dict[bytes, bytes]:
-    """Return the values of keys of an object that stand behind its events."""
+    """Return the values of keys that follow the events of a trace."""
     return _values_in(_tail(path), keys)
 
 
 def _tail(path: Path) -> bytes:
-    """Return the last bytes of a file; none of what breaks off, which reading it reports."""
+    """Return the last bytes of a file, none if it is damaged: whoever reads it all reports that."""
     with contextlib.suppress(SourceError):
         return last_bytes(path, TAIL_BYTES)
     return b""
 
 
 def _values_in(text: bytes, keys: Sequence[bytes]) -> dict[bytes, bytes]:
+    """Return the value at the last place of each key in a piece of JSON."""
     values = {}
     for key in keys:
-        found = list(re.finditer(rb'"%s"\s*:\s*(?=\S)' % key, text))
-        end = end_of_value(text, found[-1].end()) if found else None
+        matches = list(re.finditer(rb'"%s"\s*:\s*(?=\S)' % key, text))
+        end = end_of_value(text, matches[-1].end()) if matches else None
         if end is not None:
-            values[key] = text[found[-1].end() : end]
+            values[key] = text[matches[-1].end() : end]
     return values

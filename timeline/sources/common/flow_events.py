@@ -1,4 +1,4 @@
-"""Arrows between rows of tables: of flow events in traces, of launches, and to gradients."""
+"""Arrows between rows of tables: from flow events, launches, and forward to backward calls."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ if TYPE_CHECKING:
 
 
 class ArrowTargets:
-    """Tasks and ops as ends of arrows.
+    """The tasks and communication ops to which arrows lead.
 
-    The tasks of a communication op share its connection; the arrow goes to the op alone.
+    The tasks of a communication op share its connection, but the arrow leads to the op alone.
     """
 
     def __init__(self, strings: StringPool, tasks: Tasks, ops: CommunicationOps) -> None:
@@ -51,7 +51,11 @@ class ArrowTargets:
         self._task_connection = take(tasks.connection, self._task_rows)
 
     def arrows(self, category: str, connection: Int64, host_row: Rows) -> list[Flows]:
-        """Return one arrow per host call and device record of the same connection."""
+        """Return an arrow from each host call to each op or task of the same connection.
+
+        Args:
+            connection, host_row: (n,) the connection, or NO_ID, and the row of each host call.
+        """
         connected = connection != NO_ID
         if not connected.all():
             connection, host_row = connection[connected], host_row[connected]
@@ -83,17 +87,17 @@ def build_arrows(
 def gradient_arrows(
     strings: StringPool, host_row: Rows, start_ns: Int64, number: Int64, forward_thread: Int64
 ) -> Flows:
-    """Return arrows as PyTorch's traces draw them, for a profile that has numbers alone.
+    """Return arrows from forward to backward calls, for profiles that hold only sequence numbers.
 
-    A forward call and those that work out its gradient have one sequence number. Of the forward
-    calls the innermost counts, which starts last, and of backward the first.
+    A forward call and the calls that compute its gradient share a number. As in PyTorch's traces,
+    the arrow leads from the innermost forward call, which starts last, to the first backward call.
 
     Args:
-        strings: of the rank.
+        strings: strings of the rank.
         host_row: (n,) the row of each call in the host table.
-        start_ns: (n,)
+        start_ns: (n,) starts of the calls.
         number: (n,) sequence numbers, at most 0 for none.
-        forward_thread: (n,) the thread that ran forward, which backward calls alone name; else at
+        forward_thread: (n,) the thread of the forward call, which only backward calls have; else at
             most 0.
     """
     numbered = rows_where(lambda some: some > 0, number)
@@ -101,7 +105,7 @@ def gradient_arrows(
     backward = numbered[is_backward]
     backward = _firsts(backward, number[backward], start_ns[backward])
     forward = numbered[~is_backward]
-    # Most numbers of forward are not asked for: inference has no gradients at all.
+    # Most forward calls have no backward call: those of inference have none at all.
     forward = forward[np.isin(number[forward], number[backward])]
     forward = _firsts(forward, number[forward], -start_ns[forward])
     source, target = pairs_by_key(number[forward], number[backward])
@@ -115,7 +119,7 @@ def gradient_arrows(
 
 
 def _firsts(rows: Rows, number: Int64, key: Int64) -> Rows:
-    """Return the row of each number that has the least key, in order of number."""
+    """Return the row with the least key of each number, in order of number."""
     order = np.lexsort((key, number))
     ordered = number[order]
     first = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(ordered)])
@@ -126,14 +130,14 @@ def _firsts(rows: Rows, number: Int64, key: Int64) -> Rows:
 
 
 LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH, "MsTx"})
-"""Categories whose start is the moment a task was launched on the host."""
+"""Categories of arrows that start when the host launched a task."""
 NOT_BOUND = -1
-"""Row of an end that is missing, or that lies in no row."""
+"""The row of an end that is missing, or outside all rows."""
 
 
 @dataclass(frozen=True)
 class LaneRows:
-    """The rows of one table that the events of one lane became, and their intervals."""
+    """The rows of one table that come from the events of one lane, and their intervals."""
 
     kind: FlowEnd
     rows: Rows
@@ -143,7 +147,7 @@ class LaneRows:
 
 @dataclass(frozen=True)
 class Launches:
-    """The launches of rows of tables on the host."""
+    """The times at which the host launched rows of tables: kind of table, row and time."""
 
     kind: Int64
     row: Int64
@@ -152,20 +156,15 @@ class Launches:
 
 @dataclass(frozen=True)
 class ResolvedFlows:
-    """Arrows, launch times, and the arrows that lack an end: that one is NOT_BOUND."""
+    """Arrows, launch times, and incomplete arrows, whose missing ends are NOT_BOUND."""
 
     flows: Flows
     launches: Launches
     lacking: Flows
 
-    @property
-    def half(self) -> int:
-        """Return how many arrows lack an end."""
-        return len(self.lacking)
-
 
 class _Ends(ColumnTable):
-    """The ends of flows in file order; a flow is known by its category and `id`."""
+    """The ends of flows in file order; category and `id` identify a flow."""
 
     lane: Int64 = column(np.int64)
     category: Codes = column(np.int32)
@@ -176,7 +175,7 @@ class _Ends(ColumnTable):
 
 @dataclass
 class FlowReader:
-    """Collects flow events, and binds them to rows when all are known."""
+    """Collector of flow events, which are bound to rows once all events are read."""
 
     strings: StringPool
     _lanes: Interner[LaneKey] = field(default_factory=Interner)
@@ -184,14 +183,14 @@ class FlowReader:
     _ends: TableBuilder[_Ends] = field(default_factory=lambda: TableBuilder(_Ends))
 
     def add(self, events: EventColumns, rows: Rows) -> None:
-        """Take in the ends of flows that are at some rows of events."""
-        from timeline.sources.decoders.event_columns import ARROW_START  # for traces alone
+        """Add the flow events at some rows."""
+        from timeline.sources.decoders.event_columns import ARROW_START  # only traces need it
 
         groups, lane = distinct_values(events.group[rows])
         lanes = self._lanes.of([events.values.lane(group) for group in groups.tolist()])
         ids = events.end_ns[rows]
         codes, which = distinct_values(~ids[ids < 0])
-        # Ids that are not plain decimals are opaque text, numbered below zero.
+        # Ids that are not decimals are strings, numbered from -1 downwards.
         ids[ids < 0] = ~self._odd_ids.of(events.values.texts(codes))[which]
         self._ends.add(
             _Ends(
@@ -208,10 +207,11 @@ class FlowReader:
         lane_of: Callable[[LaneKey], LaneRows | None],
         is_read: Callable[[LaneKey], bool] = lambda _: True,
     ) -> ResolvedFlows:
-        """Bind both ends of all flows to the rows they lie in; `lane_of` gives the rows of a lane.
+        """Bind both ends of all flows to rows.
 
-        A start binds to the innermost call open at its moment; an end to the row that starts at
-        it. A flow that leads to a lane that is not read is of another rank and lacks nothing.
+        A start is bound to the innermost call that is open at its time, an end to the row that
+        starts at its time. `lane_of` returns the rows of a lane, `is_read` whether it belongs to
+        this rank: a flow to another rank is not incomplete.
         """
         ends = self._ends.build()
         kind, row = self._bind(ends, lane_of)
@@ -234,7 +234,7 @@ class FlowReader:
             target_row=target,
         )
         elsewhere = ~np.array([True, *map(is_read, self._lanes)], np.bool_)
-        away = elsewhere[np.append(ends.lane, NOT_BOUND) + 1]  # what is not bound is not away
+        away = elsewhere[np.append(ends.lane, NOT_BOUND) + 1]  # False at NOT_BOUND
         lacking = ~whole & ~away[start] & ~away[end]
         launches = Launches(kind[end[launched]], target[launched], ends.time_ns[start[launched]])
         return ResolvedFlows(flows.take(whole), launches, flows.take(lacking))
@@ -242,7 +242,7 @@ class FlowReader:
     def _bind(
         self, ends: _Ends, lane_of: Callable[[LaneKey], LaneRows | None]
     ) -> tuple[Int64, Int64]:
-        """Return the table and the row that each end lies in, NOT_BOUND if there is none."""
+        """Return the table and the row of each end, NOT_BOUND if it is in none."""
         kind, row = np.full(len(ends), NOT_BOUND), np.full(len(ends), NOT_BOUND)
         order = np.argsort(ends.lane, kind="stable")
         bounds = np.searchsorted(ends.lane[order], np.arange(len(self._lanes) + 1))
@@ -251,20 +251,20 @@ class FlowReader:
             if lane is None:
                 continue
             of_lane = order[bounds[number] : bounds[number + 1]]
-            found = _starting_at(lane, ends.time_ns[of_lane])
+            at = _starting_at(lane, ends.time_ns[of_lane])
             if lane.kind is FlowEnd.HOST:
                 open_rows = innermost(lane.start_ns, lane.end_ns, ends.time_ns[of_lane])
-                found = np.where(~ends.is_start[of_lane] & (found >= 0), found, open_rows)
-            bound = found >= 0
-            kind[of_lane[bound]], row[of_lane[bound]] = lane.kind, lane.rows[found[bound]]
+                at = np.where(~ends.is_start[of_lane] & (at >= 0), at, open_rows)
+            bound = at >= 0
+            kind[of_lane[bound]], row[of_lane[bound]] = lane.kind, lane.rows[at[bound]]
         return kind, row
 
 
 def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
-    """Return starts and ends of flows, NOT_BOUND if missing; a start may have several ends.
+    """Pair starts and ends of flows, NOT_BOUND if one is missing.
 
-    Of one flow, the first end goes with the first start, and so on; when starts run out, further
-    ends go with the last one.
+    Within a flow, the first end is paired with the first start, and so on; surplus ends are paired
+    with the last start.
     """
     _, which = distinct_pairs(ends.category.astype(np.int64), ends.id)
     _, flow = distinct_as_met(which)
@@ -291,11 +291,11 @@ def _pairs(ends: _Ends) -> tuple[Rows, Rows]:
     )
 
 
-def _starting_at(lane: LaneRows, moments: Int64) -> Int64:
+def _starting_at(lane: LaneRows, times_ns: Int64) -> Int64:
     """Return the row of the lane that starts at each timestamp, -1 for none."""
     if not len(lane.start_ns):
-        return np.full(len(moments), -1, np.int64)
+        return np.full(len(times_ns), -1, np.int64)
     order = np.argsort(lane.start_ns, kind="stable")
     ordered = lane.start_ns[order]
-    at = np.minimum(np.searchsorted(ordered, moments), len(ordered) - 1)
-    return np.where(ordered[at] == moments, order[at], -1)
+    at = np.minimum(np.searchsorted(ordered, times_ns), len(ordered) - 1)
+    return np.where(ordered[at] == times_ns, order[at], -1)

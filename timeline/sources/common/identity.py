@@ -1,4 +1,4 @@
-"""Rank, device, host, clock, time and process groups that a capture's files and names state."""
+"""A capture's rank, device, host, clock, time and process groups, from its files and names."""
 
 from __future__ import annotations
 
@@ -44,20 +44,22 @@ _WORKER = re.compile(r"(.+)_\d{14,17}_ascend_(?:pt|ms)")
 
 
 def identify_device(capture: Capture, root: Root, *, several: bool = False) -> list[Claim]:
-    """Identify a capture of one device, by metadata of msprof and the framework, then names.
+    """Identify a capture of one device by metadata of msprof and the framework, and by names.
+
+    several: whether the directory of the capture holds several devices.
 
     Raises:
-        SourceError: a file that has it cannot be read.
+        SourceError: a file of metadata cannot be read.
     """
     evidence = find_evidence_in_files(capture) + find_evidence_in_names(capture, root)
     return [make_claim(capture, evidence, _device(capture), _clock(capture), several)]
 
 
 def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
-    """Identify a device in a capture whose files hold all devices of its directory.
+    """Identify a capture whose files hold all devices of its directory, one or several.
 
     Raises:
-        SourceError: a file that has it cannot be read.
+        SourceError: a file of metadata cannot be read.
     """
     return identify_device(capture, root, several=count_devices(capture.directory) > 1)
 
@@ -65,12 +67,12 @@ def identify_all_devices(capture: Capture, root: Root) -> list[Claim]:
 def identify_each_device(
     capture: Capture, root: Root, find_devices: Callable[[Path], list[int]]
 ) -> list[Claim]:
-    """Identify the devices that one process drove, or a capture of one device.
+    """Identify each device in a capture: one process may drive several.
 
-    find_devices: finds them in the content; where it cannot be read, whoever reads it does.
+    find_devices: finds them in the content; if it raises, the capture counts as of one device.
 
     Raises:
-        SourceError: a file that has the rank cannot be read.
+        SourceError: a file of metadata cannot be read.
     """
     (claim,) = identify_device(capture, root)
     devices = list[int]()
@@ -78,7 +80,7 @@ def identify_each_device(
         devices = find_devices(capture.content)
     if len(devices) < 2:
         return [claim]
-    return [replace(claim, device=one, part=Part.of_device(one)) for one in devices]
+    return [replace(claim, device=device, part=Part.of_device(device)) for device in devices]
 
 
 def make_claim(
@@ -88,7 +90,7 @@ def make_claim(
     clock: Clock = _NO_CLOCK,
     several: bool = False,
 ) -> Claim:
-    """Return a claim with the stamp and the process in the name of the capture."""
+    """Return a claim with the time stamp and the process in the name of the capture."""
     name = capture.directory.name
     worker = _WORKER.fullmatch(name)
     stamps = _STAMPS.findall(name)
@@ -112,7 +114,7 @@ def _device(capture: Capture) -> int | None:
 
 
 def count_devices(directory: Path) -> int:
-    """Return the number of devices that have a directory in one.
+    """Return the number of directories of devices in a directory.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -122,17 +124,17 @@ def count_devices(directory: Path) -> int:
 
 
 def find_evidence_in_files(capture: Capture) -> list[Evidence]:
-    """Return the ranks in profiler_info_R.json and info.json[.N]; -1 is msprof's "unknown".
+    """Return the ranks in profiler_info_R.json and info.json[.N]; msprof's -1 means unknown.
 
     Raises:
         SourceError: one of them cannot be read.
     """
     directory = capture.directory
-    found = [*_profiler_info(directory), *_info_json(capture)]
+    evidence = [*_profiler_info(directory), *_info_json(capture)]
     if _WORKER.fullmatch(directory.parent.name):
-        # What the framework says lies above the data of msprof, until it has made its own of it.
-        found += _profiler_info(directory.parent)
-    return found
+        # Until the framework has parsed the data of msprof, its own metadata is one level above.
+        evidence += _profiler_info(directory.parent)
+    return evidence
 
 
 def _profiler_info(directory: Path) -> Iterable[Evidence]:
@@ -152,7 +154,7 @@ def _info_json(capture: Capture) -> Iterable[Evidence]:
 def _info_files(capture: Capture) -> list[Path]:
     device = _device(capture)
     devices = capture.directory.glob("device_*" if device is None else f"device_{device}")
-    found = [
+    files = [
         path
         for directory in sorted(devices)
         if directory.is_dir()
@@ -160,7 +162,7 @@ def _info_files(capture: Capture) -> list[Path]:
         if name.startswith("info.json") and not name.endswith(".done") and path.is_file()
     ]
     host = find_file(capture.directory / "host", "info.json")
-    return found if found or host is None else [host]
+    return files if files or host is None else [host]
 
 
 def _rank_in(path: Path) -> int | None:
@@ -169,14 +171,14 @@ def _rank_in(path: Path) -> int | None:
 
 
 def is_rank(number: int) -> bool:
-    """Return whether a number is a rank: writers put -1, or all its bits, for none."""
+    """Return whether a number is a rank; writers use -1, signed or unsigned, for none."""
     return 0 <= number < MOST_RANKS
 
 
 def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
-    """Return the rank in the name of the nearest directory at or around a capture.
+    """Return the rank in the name of the nearest directory at or above a capture.
 
-    Names above the given path count only when nothing at or below it is named.
+    Names above the path that the user gave count only if no name at or below it has a rank.
     """
     directory, top = capture.directory.resolve(), root.path.resolve()
     lineage = [directory, *directory.parents]
@@ -191,8 +193,8 @@ def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
 
 
 def ranks_in_file_name(name: str) -> tuple[int, ...]:
-    """Return the ranks that the name of a trace holds, each once; that of one host is none."""
-    return tuple(dict.fromkeys(int(found) for found in _RANK_IN_FILE_NAME.findall(name)))
+    """Return the distinct ranks in the name of a trace; a local rank is not one."""
+    return tuple(dict.fromkeys(int(rank) for rank in _RANK_IN_FILE_NAME.findall(name)))
 
 
 def _clock(capture: Capture) -> Clock:
@@ -204,7 +206,7 @@ def _clock(capture: Capture) -> Clock:
 
 
 def _wall_offset_ns(capture: Capture) -> int | None:
-    """Return `collectionTimeBegin` (us) less `clockMonotonicRaw` (ns), from start_info."""
+    """Return wall time minus the raw monotonic clock, from the device's or host's start_info."""
     device = _device(capture)
     files = [find_file(capture.directory / "host", "start_info")]
     if device is not None:
@@ -217,7 +219,7 @@ def _wall_offset_ns(capture: Capture) -> int | None:
 
 
 def wall_extent(start: object, end: object) -> Extent:
-    """Start and end as an extent, where they are wall times in that order; else nothing of them."""
+    """Return start and end if they are wall times, else no extent; drop an end before the start."""
     start_ns, end_ns = whole_number(start), whole_number(end)
     if start_ns is None or start_ns < EARLIEST_WALL_NS:
         return NO_EXTENT
@@ -228,18 +230,18 @@ def wall_extent(start: object, end: object) -> Extent:
 
 
 METADATA = "profiler_metadata.json"
-"""The file of metadata, beside a capture."""
+"""The framework's file of metadata in the directory of a capture."""
 GROUPS = "parallel_group_info"
-"""The key of groups in metadata."""
+"""The key of process groups in metadata."""
 _MOST_MEMBERS = 1 << 24
-"""No group is larger."""
+"""The most ranks of a group; larger ones are damaged."""
 
 
 @dataclass(frozen=True)
 class ProcessGroup:
-    """A group: what the source calls it, what the program calls it, and its global ranks.
+    """A process group by its name in the source, with its name in the program and global ranks.
 
-    size: that of a group whose members are unknown.
+    size: the number of ranks if `ranks` is empty because they are unknown.
     """
 
     group: str
@@ -249,45 +251,41 @@ class ProcessGroup:
 
 
 def with_process_groups(records: Records, path: Path) -> Records:
-    """Add the groups in profiler_metadata.json to records; a damaged file is counted."""
+    """Add the groups in profiler_metadata.json to records; count a damaged file as lost."""
     try:
-        found = members_of(read_groups(read_json(path)), records.strings)
+        members = members_of(read_groups(read_json(path).get(GROUPS)), records.strings)
     except SourceError as error:
         lost = unreadable_file(error, records.rank)
         return replace(records, omissions=(*records.omissions, lost))
-    return replace(records, members=GroupMembers.concat([records.members, found]))
-
-
-def read_groups(metadata: dict[str, Any]) -> list[ProcessGroup]:
-    """Return the groups in the metadata of a capture."""
-    return _groups(metadata.get(GROUPS))
+    return replace(records, members=GroupMembers.concat([records.members, members]))
 
 
 def read_groups_text(text: str, path: Path) -> list[ProcessGroup]:
     """Return the groups in the metadata of a database, which holds them as JSON.
 
     Raises:
-        SourceError: it is not JSON.
+        SourceError: the metadata is not JSON.
     """
     try:
-        return _groups(orjson.loads(text))
+        return read_groups(orjson.loads(text))
     except orjson.JSONDecodeError as error:
         raise SourceError(path, f"{GROUPS} is not valid JSON: {error.msg}.") from error
 
 
-def _groups(info: Any) -> list[ProcessGroup]:
-    """Return groups by raw name that have `group_name` and `global_ranks`."""
-    if not isinstance(info, dict):
-        return []
-    given = [(str(group), one) for group, one in info.items() if isinstance(one, dict)]
+def read_groups(info: Any) -> list[ProcessGroup]:
+    """Parse the value of `GROUPS`: an object of groups by their names in the source."""
+    entries = info.items() if isinstance(info, dict) else ()
     return [
-        ProcessGroup(group, str(one.get("group_name") or ""), ranks_in(one.get("global_ranks")))
-        for group, one in given
+        ProcessGroup(
+            str(name), str(entry.get("group_name") or ""), ranks_in(entry.get("global_ranks"))
+        )
+        for name, entry in entries
+        if isinstance(entry, dict)
     ]
 
 
 def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMembers:
-    """Return the table of groups whose members, or size, are given."""
+    """Return a table of the groups whose ranks or size are known."""
     rows = [
         (group, rank, len(group.ranks) or group.size)
         for group in groups
@@ -304,14 +302,14 @@ def members_of(groups: Iterable[ProcessGroup], strings: StringPool) -> GroupMemb
 
 
 def label_groups(groups: Codes, strings: StringPool) -> Codes:
-    """Return labels of groups, (n,), numbered in order of first appearance, as traces do."""
+    """Return labels "Group N", (n,), numbered by first appearance as in traces."""
     _, which, turn = distinct_turns(groups)
     return strings.codes(f"Group {number}" for number in turn.tolist())[which]
 
 
-def ranks_in(given: Any) -> tuple[int, ...]:
-    """Return the members in a list, ascending; none if one of them is not a rank."""
-    found = [whole_number(rank) for rank in given] if isinstance(given, list) else []
-    if any(rank is None or not 0 <= rank < _MOST_MEMBERS for rank in found):
+def ranks_in(value: Any) -> tuple[int, ...]:
+    """Return the ranks in a JSON list, ascending; none if it is not a list of ranks."""
+    ranks = [whole_number(rank) for rank in value] if isinstance(value, list) else []
+    if any(rank is None or not 0 <= rank < _MOST_MEMBERS for rank in ranks):
         return ()
-    return tuple(sorted({rank for rank in found if rank is not None}))
+    return tuple(sorted({rank for rank in ranks if rank is not None}))

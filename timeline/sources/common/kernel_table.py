@@ -1,4 +1,4 @@
-"""Tables of exports: kernels and the tasks that they describe, and steps with their parts."""
+"""Exported tables of kernels, which describe tasks, and of steps with their parts."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from timeline.records.tables import Omission, StepPart, StepParts, Steps, Tasks
 from timeline.records.task_kinds import drive_communication, have_type
 from timeline.sources.common.core_metrics import MetricsBuilder
 from timeline.sources.common.counters import select_device_rows
-from timeline.sources.common.decimals import interval_ns, moments_ns
+from timeline.sources.common.decimals import interval_ns, parse_times_ns
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
 
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
-"""Rows of communication: the older and the newer spelling."""
+"""The accelerator core of communication rows: the older and the newer spelling."""
 
 _NO_UNIT = ("Task Start Time", "Start Time")
-"""What msprof and torch_npu called starts before mid-2023: nanoseconds, or microseconds as well."""
+"""Start columns of msprof and torch_npu before mid-2023, in nanoseconds or in microseconds."""
 
 DESCRIPTION: ColumnNames = {
     "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", *_NO_UNIT),
@@ -47,18 +47,18 @@ DESCRIPTION: ColumnNames = {
     "device": ("Device_id",),
     "op_type": ("Type", "OP Type"),
 }
-"""What a row runs."""
+"""Columns of the kernel: start, name, unit, device and operator type."""
 SHAPES: ColumnNames = {"input_shapes": ("Input Shapes",)}
-"""What it works on."""
+"""Columns of its input."""
 ARGS: ColumnNames = {
     "output_shapes": ("Output Shapes",),
     "input_types": ("Input Data Types",),
     "blocks": ("Block Num", "Block Dim"),
     "context": ("Context ID",),
 }
-"""The rest of that, which only `--args all` shows."""
+"""Columns that only `--args all` shows."""
 PLACE: ColumnNames = {"stream": ("Stream ID", "stream_id"), "task": ("Task ID", "task_id")}
-"""Which task a row is, among those that start then."""
+"""Columns that distinguish tasks with the same start."""
 EXECUTION: ColumnNames = {
     "duration": ("Duration(us)", "Task Duration(us)", "task_time(us)"),
     "stop": ("task_stop(us)",),
@@ -66,9 +66,9 @@ EXECUTION: ColumnNames = {
     "graph": ("Model ID",),
     "iteration": ("Step Id", "Step ID"),
 }
-"""Where and when it runs."""
+"""Columns of the kernel's execution; rows without a duration are damaged."""
 LENGTH: ColumnNames = {"length": EXECUTION["duration"]}
-"""How long it runs, for tables whose rows are of use without that too."""
+"""The duration, if rows without one are of use too."""
 _NUMBERS = {
     "device": NO_ID,
     "stream": NO_ID,
@@ -81,7 +81,7 @@ _NUMBERS = {
 
 
 def _shapes(cell: str) -> str:
-    """Return shapes without the quotes that are part of them."""
+    """Strip the quotes that are part of a cell of shapes."""
     return cell.strip().strip('"')
 
 
@@ -120,8 +120,8 @@ class KernelTable(ColumnTable):
 
 
 @dataclass(frozen=True)
-class NumberedFile:
-    """One file of a table; the graph and iteration that its name gives count for all rows."""
+class KernelTableFile:
+    """One file of a table, with the graph and iteration in its name, which apply to all rows."""
 
     path: Path
     graph: int = NO_GRAPH
@@ -129,16 +129,16 @@ class NumberedFile:
 
 
 def read_kernel_rows(
-    file: NumberedFile,
+    file: KernelTableFile,
     strings: StringPool,
     wanted: ColumnNames,
     damage: LossLog,
     metrics: MetricsBuilder | None = None,
 ) -> KernelTable:
-    """Read one file, in its own order; rows without a time are noted as damage.
+    """Read one file in its own order; count rows without a time as damage.
 
     Args:
-        wanted: the columns to read, of those above; `start` at least.
+        wanted: the columns to read, from `DESCRIPTION` to `LENGTH`; at least `start`.
         metrics: collects what the counters of the cores measured of each row, if wanted.
 
     Raises:
@@ -159,13 +159,13 @@ def read_kernel_rows(
 
 
 def _starts_in_ns(block: Block) -> bool:
-    """Return whether starts are nanoseconds, where the name of their column has no unit.
+    """Return whether starts are in nanoseconds, which a column name without a unit leaves open.
 
-    Kernels of one stream, or of one type of core where no streams are given, follow each other: so
-    starts in which the kernels would not have had the time to run are microseconds.
+    Kernels of one stream, or of one type of core if the table has no streams, run one after the
+    other. So if the starts in ns would leave kernels too little time to run, they are microseconds.
     """
-    named = DESCRIPTION["start"][: -len(_NO_UNIT)]
-    if any(name in block.header for name in named):
+    names_with_unit = DESCRIPTION["start"][: -len(_NO_UNIT)]
+    if any(name in block.header for name in names_with_unit):
         return False
     starts = [int(whole) for whole, _, _ in map(_split_ns, block.cells("start")) if whole.isdigit()]
     lengths = block.cells("duration" if "duration" in block else "length")
@@ -183,12 +183,14 @@ def _split_ns(cell: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def _microseconds(cell: bytes) -> bytes:
-    """Move the point of a decimal number of nanoseconds."""
+    """Convert decimal nanoseconds to microseconds by moving the point."""
     whole, _, rest = _split_ns(cell)
     return b"%s.%s%s" % (whole[:-3] or b"0", whole[-3:].zfill(3), rest) if whole else cell
 
 
-def _rows_of(block: Block, file: NumberedFile, strings: StringPool, *, in_ns: bool) -> KernelTable:
+def _rows_of(
+    block: Block, file: KernelTableFile, strings: StringPool, *, in_ns: bool
+) -> KernelTable:
     columns: dict[str, Any] = {}
     starts = block.cells("start")
     if in_ns:
@@ -197,12 +199,12 @@ def _rows_of(block: Block, file: NumberedFile, strings: StringPool, *, in_ns: bo
         durations = [cell or b"N/A" for cell in block.cells("duration")]
         columns["start_ns"], columns["end_ns"] = interval_ns(starts, durations)
         if "stop" in block:
-            # Both ends were cut down by themselves, so the duration may be 1 ns short.
-            stop_ns = moments_ns(block.cells("stop"))
+            # Start and stop were truncated separately, so start + duration may be 1 ns off.
+            stop_ns = parse_times_ns(block.cells("stop"))
             near = np.abs(stop_ns - columns["end_ns"]) <= 1
             columns["end_ns"] = np.where(near, stop_ns, columns["end_ns"])
     else:
-        columns["start_ns"] = moments_ns(starts)
+        columns["start_ns"] = parse_times_ns(starts)
     if "length" in block:
         lengths = [cell or b"N/A" for cell in block.cells("length")]
         columns["end_ns"] = interval_ns(starts, lengths)[1]
@@ -219,15 +221,15 @@ def _rows_of(block: Block, file: NumberedFile, strings: StringPool, *, in_ns: bo
         if value != absent:
             columns.setdefault(key, constant(value, len(block), np.int64))
     rows = KernelTable.of(len(block), columns)
-    of_communication = have_type(COMMUNICATION_CORES, rows.core, strings)
-    drives = drive_communication(rows.name, strings)
-    return replace(rows, communicates=of_communication | drives, is_op=of_communication & ~drives)
+    in_core = have_type(COMMUNICATION_CORES, rows.core, strings)
+    is_driver = drive_communication(rows.name, strings)
+    return replace(rows, communicates=in_core | is_driver, is_op=in_core & ~is_driver)
 
 
 MATCH_TOLERANCE_NS = 1
-"""Exports round the same moment in two places."""
+"""Difference of the same time in two exported files, since each is rounded by itself."""
 MOST_DELAY_NS = 1_000_000
-"""Rows that start later than this after their tasks are of other tasks."""
+"""The most by which a row may start after its task; beyond, it describes another task."""
 
 
 def read_kernel_table(
@@ -237,10 +239,11 @@ def read_kernel_table(
     device: int | None = None,
     metrics: MetricsBuilder | None = None,
 ) -> tuple[KernelTable, tuple[Omission, ...]]:
-    """Read what all slices of a kernel table say of kernels; with a device, only its rows.
+    """Read all slices of a kernel table, without communication and other devices' rows.
 
-    And what could not be read of it: the tasks of those rows are in the trace, but nothing says
-    that they compute.
+    Returns:
+        the rows in order of start and name, and the damaged rows: their tasks are in the trace, but
+        cannot be recognised as computing.
 
     Raises:
         SourceError: a file cannot be read, or has no column of start times.
@@ -248,7 +251,7 @@ def read_kernel_table(
     wanted = {**DESCRIPTION, **LENGTH, **PLACE, **SHAPES, **ARGS}
     damages = [LossLog(path) for path in paths]
     parts = [
-        read_kernel_rows(NumberedFile(path), strings, wanted, damage, metrics)
+        read_kernel_rows(KernelTableFile(path), strings, wanted, damage, metrics)
         for path, damage in zip(paths, damages, strict=True)
     ]
     omissions = tuple(omission for damage in damages for omission in damage.omissions(rank))
@@ -260,10 +263,10 @@ def read_kernel_table(
 
 
 def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
-    """Return by how many ns all rows start later than their tasks; 0 if it differs.
+    """Return the delay in ns by which all rows start after their tasks; 0 if it is not constant.
 
     msprof places the kernels of a capture that samples cores 100 ns later in its tables than in
-    its trace. Rows are those of tasks where a name has as many of either, one after the other.
+    its trace. Names with equally many rows and tasks are compared, pairwise in order of start.
     """
     by_row = sort_rows(table.name, table.start_ns)
     by_task = sort_rows(tasks.name, tasks.start_ns)
@@ -281,22 +284,21 @@ def delay_of_table(table: KernelTable, tasks: Tasks) -> int:
 
 
 def move_table(table: KernelTable, by_ns: int) -> KernelTable:
-    """Return the table with all its times moved."""
+    """Shift all times of a table."""
     end_ns = np.where(table.end_ns == NO_TIME, NO_TIME, table.end_ns + by_ns)
     return replace(table, start_ns=table.start_ns + by_ns, end_ns=end_ns)
 
 
 def match_tasks(tasks: Tasks, table: KernelTable) -> Rows:
-    """Return the row of each task, (n,) rows, -1 for none, by the key that finds most rows.
+    """Return the row of each task, (n,), -1 for none, using the key that matches most rows.
 
-    That are names, stream and task, or both edges: MindSpore puts its own operator before the name
-    of the kernel, and tables of level 0 have no ids. Names and ids repeat, so a row starts as its
-    task does.
+    Keys are the start with either the name, stream and task id, or the end: MindSpore prefixes
+    names of kernels with its own operator, and tables of level 0 have no ids.
     """
     if not len(table):
         return np.full(len(tasks), -1, np.intp)
     named = match_rows(tasks.name, tasks.start_ns, table.name, table.start_ns)
-    ids = (np.concatenate([getattr(one, key) for one in (tasks, table)]) for key in PLACE)
+    ids = (np.concatenate([getattr(rows, key) for rows in (tasks, table)]) for key in PLACE)
     _, place = distinct_pairs(*ids)
     placed = match_rows(place[: len(tasks)], tasks.start_ns, place[len(tasks) :], table.start_ns)
     placed = np.where(tasks.task == NO_ID, -1, placed)
@@ -308,12 +310,12 @@ def match_tasks(tasks: Tasks, table: KernelTable) -> Rows:
 
 
 def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
-    """Give tasks the unit, op type, shapes, blocks and time of their row in the table.
+    """Copy the unit, op type, shapes, blocks and length of rows to their tasks.
 
-    A task computes if and only if it has a row: that is how CANN 8 computes its own overlap.
+    A task computes if and only if it has a row, as CANN 8 defines it for its Overlap Analysis.
 
     Args:
-        row: (n,) the row of each task, as `match_tasks` returns it; without any, tasks stay.
+        row: (n,) the row of each task, -1 for none; if all are -1, tasks stay unchanged.
     """
     has = row >= 0
     if not has.any():
@@ -330,7 +332,7 @@ def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
     core = column_of("core", NO_NAME)
     return replace(
         tasks,
-        # The trace calls the unit by the queue of the task, which is AI_CORE for vector cores too.
+        # A trace names the unit after the task's queue, which is AI_CORE for vector cores too.
         task_type=np.where(core == NO_NAME, tasks.task_type, core),
         op_type=column_of("op_type", NO_NAME),
         input_shapes=column_of("input_shapes", NO_NAME),
@@ -344,9 +346,9 @@ def describe_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
 
 
 def end_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
-    """Return tasks that end as their rows in op_summary do, which is what databases say.
+    """Set the ends of tasks to those of their rows in op_summary, as databases have them.
 
-    A trace has lost the fraction of a start, with which the end was rounded.
+    Those of a trace are up to 1 ns off, since it truncates starts before it adds the duration.
     """
     if not len(table):
         return tasks
@@ -359,11 +361,11 @@ def end_tasks(tasks: Tasks, table: KernelTable, row: Rows) -> Tasks:
 def match_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
-    """Return the row of each key that starts within the tolerance, (n,), -1 for none.
+    """Return the row with each key and start, within `MATCH_TOLERANCE_NS`: (n,), -1 for none.
 
     Args:
-        key, start_ns: (n,) what is looked for: codes or numbers, none of them negative.
-        of_key, of_start_ns: (m,) the rows to find, in any order.
+        key, start_ns: (n,) keys, not negative, and starts to find.
+        of_key, of_start_ns: (m,) the same of rows, in any order.
     """
     at = find_following_rows(key, start_ns, of_key, of_start_ns)
     if not len(of_key):
@@ -374,19 +376,19 @@ def match_rows(
 def find_following_rows(
     key: Codes | Int64, start_ns: Int64, of_key: Codes | Int64, of_start_ns: Int64
 ) -> Rows:
-    """Return the first row of each key that starts then or within the tolerance after, else -1.
+    """Return the first row with each key from a start on, (n,), -1 for none.
 
-    Args: as those of `match_rows`.
+    Rows may start `MATCH_TOLERANCE_NS` earlier. Arguments are those of `match_rows`.
     """
     if not len(of_key):
         return np.full(len(key), -1, np.intp)
     order = np.lexsort((of_start_ns, of_key))
-    moments_ns = distinct(of_start_ns)
+    rows_ns = distinct(of_start_ns)
 
     def place(keys: Codes | Int64, starts_ns: Int64) -> Int64:
-        """Return one sortable integer for both: starts become their rank among all starts."""
-        ranks: Int64 = np.searchsorted(moments_ns, starts_ns)
-        return keys.astype(np.int64) * (len(moments_ns) + 1) + ranks
+        """Combine key and start into one sortable integer, the start as an index of `rows_ns`."""
+        ranks: Int64 = np.searchsorted(rows_ns, starts_ns)
+        return keys.astype(np.int64) * (len(rows_ns) + 1) + ranks
 
     places = place(of_key[order], of_start_ns[order])
     wanted = place(key, start_ns - MATCH_TOLERANCE_NS)
@@ -410,22 +412,22 @@ _REDUCE_START = "Reduce Start"
 
 
 def read_step_table(path: Path, device: int | None, damage: LossLog) -> tuple[Steps, StepParts]:
-    """Read one table; with a device, only its rows.
+    """Read a table of steps; with a device, only its rows.
 
-    A step starts at Iteration End less Iteration Time. Rows are ragged: each has as many pairs of
-    reduce columns as it had reduces. N/A and 0 in FP Start and BP End mean that there is none.
+    A step starts at Iteration End minus Iteration Time. Rows are ragged: each has a pair of columns
+    for each of its reduces. N/A and 0 in FP Start and BP End mean none.
 
     Raises:
         SourceError: the file cannot be read or lacks a column.
     """
     steps, parts = [], []
     for block in read_blocks(path, None, _COLUMNS, damage):
-        end_ns, length_ns = moments_ns(block.cells(_END)), moments_ns(block.cells(_LENGTH))
+        end_ns, length_ns = parse_times_ns(block.cells(_END)), parse_times_ns(block.cells(_LENGTH))
         iteration = block.integers(_ITERATION, NO_ID)
         of_device = select_device_rows(block, device)
         good = of_device & (end_ns > 0) & (length_ns >= 0) & (iteration >= 0)
         damage.add_lines("rows without a step, an end and a length", block.lines[of_device & ~good])
-        found = Steps.of(
+        block_steps = Steps.of(
             len(block),
             graph=block.integers(_GRAPH, NO_GRAPH),
             iteration=iteration,
@@ -434,18 +436,18 @@ def read_step_table(path: Path, device: int | None, damage: LossLog) -> tuple[St
             fp_start_ns=_marks_ns(block, _FP_START),
             bp_end_ns=_marks_ns(block, _BP_END),
         )
-        steps.append(found.take(good))
-        parts += _reduces(block, found, good)
+        steps.append(block_steps.take(good))
+        parts += _reduces(block, block_steps, good)
     return Steps.concat(steps), StepParts.concat(parts)
 
 
 def _marks_ns(block: Block, key: str) -> Int64:
-    time_ns = moments_ns(block.cells(key))
+    time_ns = parse_times_ns(block.cells(key))
     return np.where(time_ns > 0, time_ns, NO_TIME)
 
 
 def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
-    """Return the reduces of good rows, by column; a row may have more than the header."""
+    """Return the reduces of good rows, one table per column; rows may be longer than the header."""
     names = (at for at, name in enumerate(block.header) if name.startswith(_REDUCE_START))
     first = next(names, None)
     if first is None:
@@ -468,7 +470,7 @@ def _reduces(block: Block, steps: Steps, good: Bool) -> list[StepParts]:
 
 
 def distinct_steps(steps: Steps) -> Steps:
-    """Return one row per graph and iteration: several files repeat the step trace."""
+    """Return one row per graph and iteration, since several files repeat the step trace."""
     return steps.take(group_by(len(steps), (steps.graph, steps.iteration)).first)
 
 

@@ -1,4 +1,4 @@
-"""Counts what could not be read or is left out, with a reason and the first place in a file."""
+"""Counts of rows that are damaged or left out, with the reason and the first place in a file."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from timeline.errors import SourceError
 from timeline.records.tables import Omission, OmissionCode
 
 FFTS_REASON = "FFTS+ tasks that only repeat the span of their sub-tasks"
-"""Why a row that stands for several others is not drawn; programs look for its beginning."""
+"""The reason for leaving out parents of FFTS+ sub-tasks."""
 
 
 def counted_losses(
     rows: Mapping[str, int], rank: int | None, code: OmissionCode, *, loss: bool = True
 ) -> tuple[Omission, ...]:
-    """Return rows by the reason for which they are left out, of each reason that has any."""
+    """Return an omission for each reason that has rows."""
     return tuple(
         Omission(reason, count, rank, loss=loss, code=code)
         for reason, count in rows.items()
@@ -27,45 +27,46 @@ def counted_losses(
 
 
 def unreadable_file(error: SourceError, rank: int) -> Omission:
-    """Return the omission of a file beside a capture that cannot be read at all."""
+    """Return an omission for a companion file of a capture that cannot be read at all."""
     return Omission(str(error).removesuffix("."), 1, rank, loss=True, code=OmissionCode.DAMAGED)
 
 
 @dataclass
 class LossLog:
-    """The losses of one pass over a file."""
+    """The damaged rows of one file, and warnings about it."""
 
     path: Path
     remarks: list[str] = field(default_factory=list)
-    """What to warn of besides, since it is more than some rows."""
-    _found: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Warnings about damage that affects more than single rows."""
+    _losses: dict[str, tuple[int, str]] = field(default_factory=dict)
+    """Rows and first place by kind of damage."""
 
     def add(self, what: str, where: str, rows: int = 1) -> None:
-        """Note rows that cannot be read; of each kind only the first place is kept.
+        """Count rows that cannot be read; of each kind of damage only the first place is kept.
 
         Args:
             what: a plural noun and what is wrong with it.
             where: the byte, line or record.
         """
-        before, first = self._found.get(what, (0, where))
-        self._found[what] = (before + rows, first)
+        before, first = self._losses.get(what, (0, where))
+        self._losses[what] = (before + rows, first)
 
     def add_lines(self, what: str, lines: Int64) -> None:
-        """Note rows by the lines that they are on, in order; no lines mean no damage."""
+        """Count damaged rows by their line numbers, which ascend; do nothing if there are none."""
         if len(lines):
             self.add(what, f"line {lines[0]}", len(lines))
 
     @property
     def rows(self) -> int:
-        """All rows so far."""
-        return sum(rows for rows, _ in self._found.values())
+        """Number of damaged rows so far."""
+        return sum(rows for rows, _ in self._losses.values())
 
     def warnings(self, rank: int) -> tuple[str, ...]:
-        """Return the remarks, with the rank."""
+        """Return the remarks as warnings that name the rank."""
         return tuple(f"rank {rank}: {remark}" for remark in self.remarks)
 
     def omissions(self, rank: int) -> tuple[Omission, ...]:
-        """Return one loss for each kind."""
+        """Return one omission for each kind of damage."""
         return tuple(
             Omission(
                 f"{self.path.name}: {what}, the first at {first}",
@@ -74,31 +75,31 @@ class LossLog:
                 loss=True,
                 code=OmissionCode.DAMAGED,
             )
-            for what, (rows, first) in self._found.items()
+            for what, (rows, first) in self._losses.items()
         )
 
 
 @dataclass
 class LostRows:
-    """The losses of a rank whose files are read one after the other, and remarks on them."""
+    """Omissions and warnings collected while the files of one rank are read."""
 
     rank: int
     omissions: list[Omission] = field(default_factory=list, init=False)
     warnings: list[str] = field(default_factory=list, init=False)
 
     def leave_out(self, reason: str, rows: int, code: OmissionCode, *, loss: bool = True) -> None:
-        """Count rows that are left out, if there are any."""
+        """Add an omission if any rows are left out."""
         self.omissions += counted_losses({reason: rows}, self.rank, code, loss=loss)
 
     def warn(self, remark: str) -> None:
-        """Note a warning of the rank."""
+        """Add a warning that names the rank."""
         self.warnings.append(f"rank {self.rank}: {remark}")
 
     @contextmanager
     def reading(self, path: Path, *, warns: bool = False) -> Iterator[LossLog]:
-        """Read a file within this: the log counts damaged rows, a SourceError is all of the file.
+        """Yield a log for damaged rows of a file; count the whole file as lost on a SourceError.
 
-        warns: whether a file that cannot be read needs a warning, too.
+        warns: also warn if the file cannot be read.
         """
         damage = LossLog(path)
         try:

@@ -1,4 +1,4 @@
-"""Overlap Analysis of exports, and communication that the framework marked with mstx."""
+"""Overlap Analysis in exports, and communication ops that the framework marked with mstx."""
 
 from __future__ import annotations
 
@@ -30,23 +30,23 @@ MEASURES = {
     "Communication(Not Overlapped)": Measure.NOT_OVERLAPPED,
     "Free": Measure.FREE,
 }
-"""How the profiler names the parts of device time, in its events and in step_trace_time.csv."""
+"""Parts of device time by their names in trace events and in step_trace_time.csv."""
 OVERLAP_PROCESS = "Overlap Analysis"
-"""What traces call the process that has it."""
+"""The process in traces that holds these events."""
 OVERLAP_TABLE = "OVERLAP_ANALYSIS"
-"""Where databases have it; its types are numbers, in the order of the names above."""
+"""The table in databases; its types are indices of `MEASURES`."""
 SEGMENT_NS = 1
-"""How far either writer rounds a segment."""
+"""The rounding error of the length of a segment."""
 
 
 class VendorOverlap(Spans):
-    """The segments of a profile's Overlap Analysis, each of one `Measure`."""
+    """Segments of a profile's Overlap Analysis: intervals with their `Measure`."""
 
     measure: Int64 = column(np.int64)
 
 
 def collect_overlap_events(events: EventRows) -> VendorOverlap:
-    """Return events of the process `OVERLAP_PROCESS`, except those that are not measures."""
+    """Return the events of the Overlap Analysis process that are named as a measure."""
     names = events.names()
     measure = np.full(len(names), -1, np.int64)
     for name, number in MEASURES.items():
@@ -56,7 +56,7 @@ def collect_overlap_events(events: EventRows) -> VendorOverlap:
 
 
 def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
-    """Read OVERLAP_ANALYSIS, which msprof and Insight write; of one device, None for all."""
+    """Read OVERLAP_ANALYSIS, which msprof and Insight write, for one device or, if None, all."""
     columns = {"startNs": NO_TIME, "endNs": NO_TIME, "type": NO_ID}
     if not database.has(OVERLAP_TABLE, *columns):
         return VendorOverlap.empty()
@@ -70,9 +70,9 @@ def read_overlap_table(database: Database, device: int | None) -> VendorOverlap:
 
 
 def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
-    """Return the outer rule if free time lies before or after all else, else the inner one.
+    """Infer whether the profiler counts time before or after all busy segments as free.
 
-    evidence: what the segments are called; without any that are busy they say nothing.
+    Without busy segments nothing is inferred. evidence: the name of the segments, for people.
     """
     timed = (overlap.start_ns != NO_TIME) & (overlap.end_ns >= overlap.start_ns)
     busy = np.isin(overlap.measure, [Measure.COMPUTING, Measure.COMMUNICATION]) & timed
@@ -91,9 +91,9 @@ def infer_free_rule(overlap: VendorOverlap, evidence: str) -> FreeRule:
 
 
 def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPool) -> VendorFigures:
-    """Return the summed length of the segments of Overlap Analysis, by measure.
+    """Sum the lengths of Overlap Analysis segments by measure.
 
-    file: what they are called to people.
+    file: the name of their source, for people. step: negative for the whole capture.
     """
     lengths_ns = overlap.end_ns - overlap.start_ns
     parts = {measure: lengths_ns[overlap.measure == measure] for measure in MEASURES.values()}
@@ -103,53 +103,53 @@ def sum_overlap(overlap: VendorOverlap, file: str, step: int, strings: StringPoo
 def sum_segments(
     parts: dict[Measure, Int64], file: str, step: int, strings: StringPool
 ) -> VendorFigures:
-    """Return the sum of each part of device time that has segments.
+    """Sum the segments of each part of device time that has any.
 
     Args:
         parts: the lengths of segments in ns.
-        file: what the segments are called to people.
-        step: the step that they are of; a negative one is the whole capture.
+        file: the name of their source, for people.
+        step: their step; negative for the whole capture.
     """
-    known = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
+    lengths = {measure: lengths_ns for measure, lengths_ns in parts.items() if len(lengths_ns)}
     return VendorFigures.of(
-        len(known),
-        measure=list(known),
+        len(lengths),
+        measure=list(lengths),
         file=strings.code(file),
         step=NO_ID if step < 0 else step,
-        value_ns=[int(lengths_ns.sum()) for lengths_ns in known.values()],
-        tolerance_ns=[SEGMENT_NS * len(lengths_ns) for lengths_ns in known.values()],
+        value_ns=[int(lengths_ns.sum()) for lengths_ns in lengths.values()],
+        tolerance_ns=[SEGMENT_NS * len(lengths_ns) for lengths_ns in lengths.values()],
     )
 
 
 EDGE_NS = 2
-"""Segments are cut down to whole nanoseconds at both ends, tasks are rounded."""
+"""Tolerance at either end: those of segments are truncated to whole ns, those of tasks rounded."""
 
 
 def mark_compute_by_overlap(tasks: Tasks, overlap: VendorOverlap, strings: StringPool) -> Tasks:
-    """Take tasks of unclear type for operators if they lie in computing segments.
+    """Mark tasks of unclear type as computing if a computing segment covers them.
 
-    A task that is called by its type ran no operator wherever it lies.
+    A task whose name is its type never ran an operator.
     """
     computing = _computing(overlap)
     if not len(computing):
         return tasks
-    asked = may_compute(tasks.task_type, strings) & (tasks.name != tasks.task_type)
-    if not asked.any():
+    unclear = may_compute(tasks.task_type, strings) & (tasks.name != tasks.task_type)
+    if not unclear.any():
         return tasks
     compute = tasks.compute.copy()
-    compute[asked] = _within(tasks.take(asked), computing)
+    compute[unclear] = _within(tasks.take(unclear), computing)
     return replace(tasks, compute=compute)
 
 
 def mark_unlisted_kernels(described: Tasks, unlisted: Bool, overlap: VendorOverlap) -> Tasks:
-    """Let kernels that a table lacks compute too where the exporter computed more than it lists.
+    """Mark kernels without a row in the kernel table as computing if the table is incomplete.
 
-    Where its computing segments reach beyond the tasks that have rows, the table is not all that
-    ran, and what lies in the segments is what it lacks.
+    It is if the computing segments of the exporter extend beyond the tasks with rows. Then the
+    unlisted kernels within segments are those that the table lacks.
 
     Args:
-        described: tasks of which those compute that have a row.
-        unlisted: (n,) which tasks have none and compute by their type and name.
+        described: tasks; those with a row in the table are marked as computing.
+        unlisted: (n,) which tasks have no row but compute, by their type and name.
     """
     computing, listed = _computing(overlap), described.compute
     missing = subtract(computing, union(described.start_ns[listed], described.end_ns[listed]))
@@ -164,17 +164,17 @@ def _computing(overlap: VendorOverlap) -> IntervalSet:
 
 
 def _within(tasks: Tasks, spans: IntervalSet) -> Bool:
+    """Return a mask of the tasks that one of the spans covers, within `EDGE_NS`."""
     at = np.searchsorted(spans.start_ns, tasks.start_ns + EDGE_NS, side="right") - 1
     reach_ns = spans.end_ns[np.maximum(at, 0)]
-    found: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)
-    return found
+    covered: Bool = (at >= 0) & (tasks.end_ns <= reach_ns + EDGE_NS)
+    return covered
 
 
 def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, source: str) -> str | None:
-    """Return a remark on AI CPU tasks that do not count as computing, None without any.
+    """Return a remark on AI CPU tasks that do not count as computing, None if there are none.
 
-    Args:
-        source: what would say which of them ran an operator, and is not there.
+    source: the missing file or table that would list those that ran an operator.
     """
     rows = run_on_ai_cpu(tasks.task_type, strings) & ~tasks.compute
     count = int(np.count_nonzero(rows))
@@ -184,7 +184,7 @@ def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, source: str) -> st
     counts = "does not count" if count == 1 else "do not count"
     return (
         f"{format_count(count, 'AI CPU task')} ({format_duration(length_ns)}) {counts} as "
-        f"computing: only {source} would tell which of them ran operators."
+        f"computing: only {source} would list those that ran operators."
     )
 
 
@@ -193,12 +193,12 @@ def remark_on_ai_cpu_tasks(tasks: Tasks, strings: StringPool, source: str) -> st
 
 _FIELD = re.compile(r'\\*"(\w+)\\*"\s*:\s*\\*"?([^\\",{}]*)')
 _OLDER = re.compile(r"comm:([^,]+),([^,]+),([^,]*),([^,]*)")
-"""How older messages write the op, its group, data type and count."""
+"""The message of older marks: op, group, data type and count."""
 
 
 @dataclass(frozen=True)
 class CommunicationMark:
-    """The content of a mark's message about the op that it encloses."""
+    """The communication op that a mark encloses, as its message describes it."""
 
     op: str = ""
     group: str = ""
@@ -207,7 +207,7 @@ class CommunicationMark:
 
 
 def parse_mark(message: str) -> CommunicationMark:
-    r"""Return what a message says of a communication op, nothing where it lacks op or group.
+    r"""Parse the message of a mark; return an empty mark if it lacks the op or the group.
 
     Messages are cut at 156 bytes, and some versions escape their quotes.
 
@@ -221,9 +221,9 @@ def parse_mark(message: str) -> CommunicationMark:
     if older := _OLDER.fullmatch(message):
         op, group, data_type, count = older.groups()
     else:
-        given = dict(_FIELD.findall(message)) if message.startswith("{") else {}
+        fields = dict(_FIELD.findall(message)) if message.startswith("{") else {}
         names = ("opName", "groupName", "dataType", "count")
-        op, group, data_type, count = (given.get(name, "") for name in names)
+        op, group, data_type, count = (fields.get(name, "") for name in names)
     if not op or not group:
         return CommunicationMark()
     number = whole_number(count)
@@ -233,21 +233,21 @@ def parse_mark(message: str) -> CommunicationMark:
 def find_marked_ops(
     tasks: Tasks, message: Codes, listed: CommunicationOps, strings: StringPool
 ) -> CommunicationOps:
-    """Return an op for each task that a mark put around communication, unless it is listed.
+    """Return an op for each mark around communication that the profile does not list as an op.
 
     Args:
         tasks: the device tasks that may be marks.
-        message: (n,) what the mark of each says.
-        listed: the ops that the profile lists as such.
+        message: (n,) the message of each.
+        listed: the ops that the profile lists.
     """
-    said = ((code, parse_mark(strings[code])) for code in distinct(message).tolist())
-    found = {code: mark for code, mark in said if mark.op}  # few of many names, in their order
-    if not found:
+    parsed = ((code, parse_mark(strings[code])) for code in distinct(message).tolist())
+    mark_of = {code: mark for code, mark in parsed if mark.op}  # ascending by code
+    if not mark_of:
         return CommunicationOps.empty()
-    marks, codes = [*found.values()], np.array([*found])
+    marks, codes = [*mark_of.values()], np.array([*mark_of])
     rows = np.flatnonzero(np.isin(message, codes))
     tasks, which = tasks.take(rows), np.searchsorted(codes, message[rows])
-    made = CommunicationOps.of(
+    ops = CommunicationOps.of(
         len(rows),
         start_ns=tasks.start_ns,
         end_ns=tasks.end_ns,
@@ -260,23 +260,23 @@ def find_marked_ops(
         count=np.array([mark.count for mark in marks], np.int64)[which],
         data_type=strings.codes(mark.data_type for mark in marks)[which],
     )
-    return made.take(~_are_listed(made, listed, strings))
+    return ops.take(~_are_listed(ops, listed, strings))
 
 
-def _are_listed(made: CommunicationOps, listed: CommunicationOps, strings: StringPool) -> Bool:
-    """Return which ops are listed too: with the same connection, or of the same kind meanwhile.
+def _are_listed(marked: CommunicationOps, listed: CommunicationOps, strings: StringPool) -> Bool:
+    """Return a mask of marked ops with a listed op of the same connection, or same kind and time.
 
-    msMonitor numbers the connections of marks and of ops apart.
+    The time matters because msMonitor numbers the connections of marks and of ops separately.
     """
-    same: Bool = np.isin(made.connection, listed.connection) & (made.connection != NO_ID)
+    same: Bool = np.isin(marked.connection, listed.connection) & (marked.connection != NO_ID)
     kinds, others = (
         np.array([collective_kind(name) for name in strings.texts(ops.name)], str)
-        for ops in (made, listed)
+        for ops in (marked, listed)
     )
     for kind in {*kinds.tolist()} & {*others.tolist()}:
-        rows, its = np.flatnonzero(kinds == kind), listed.take(others == kind)
-        its = its.take(np.argsort(its.start_ns, kind="stable"))
-        begun = np.searchsorted(its.start_ns, made.end_ns[rows])
-        latest_ns = np.maximum.accumulate(its.end_ns)[begun - 1]
-        same[rows] |= (begun > 0) & (latest_ns > made.start_ns[rows])
+        rows, of_kind = np.flatnonzero(kinds == kind), listed.take(others == kind)
+        of_kind = of_kind.take(np.argsort(of_kind.start_ns, kind="stable"))
+        begun = np.searchsorted(of_kind.start_ns, marked.end_ns[rows])
+        latest_ns = np.maximum.accumulate(of_kind.end_ns)[begun - 1]
+        same[rows] |= (begun > 0) & (latest_ns > marked.start_ns[rows])
     return same

@@ -1,4 +1,4 @@
-"""Raw logs of a device, cut into slices: their records, and the tasks that these mark."""
+"""Raw logs of a device, split into slices: their records, and the tasks that records delimit."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from timeline.sources.common.losses import LossLog
 from timeline.sources.files.opened import open_regular_file, source_errors_for
 
 BLOCK_BYTES = 1 << 22
-"""What is read of a slice at a time."""
+"""The size of the blocks in which slices are read."""
 ALIGNED_BYTES = 1 << 13
-"""The beginning of a slice, with the place where its records begin."""
+"""The bytes at the beginning of a slice that are searched for the start of its records."""
 TRUSTED_FRACTION = 0.5
-"""Where fewer records than this fraction are marked, they may begin elsewhere."""
+"""The least fraction of valid records at which an alignment of records is accepted."""
 _SLICE = re.compile(r"(.+)\.slice_(\d+)")
-"""The name of a slice: that of its log, and its number."""
+"""The name of a slice: the name of its log, and its number."""
 
 RecordArray = npt.NDArray[Any]
 """Whole records of a log: a structured array."""
@@ -44,7 +44,7 @@ def record_layout(size: int, **fields: tuple[int, str]) -> np.dtype[Any]:
 
 @dataclass(frozen=True)
 class Log:
-    """A raw log: its name, the layout of its records, and what marks a record as one of it."""
+    """A kind of raw log: its name, the layout of its records, and the check for valid records."""
 
     name: str
     record: np.dtype[Any]
@@ -52,7 +52,7 @@ class Log:
 
 
 def _consecutive(slices: Sequence[Path]) -> Iterator[list[Path]]:
-    """Slices without a gap between them: a record may begin in one and end in the next."""
+    """Yield runs of slices with consecutive numbers; a record may straddle two slices of a run."""
     run: list[Path] = []
     before: tuple[Path, str, int] | None = None
     for path in slices:
@@ -75,21 +75,21 @@ def _size_bytes(path: Path) -> int:
 
 @dataclass
 class RecordReader:
-    """One pass over the slices of a log; what was no record is known when it is done.
+    """One pass over the slices of a log; damage is known when it is done.
 
-    A record may straddle two slices. Where the first slices are gone, the rest of a record opens
-    the log, and where the capture broke off, the beginning of one closes it: the marks of the
-    records say which.
+    A record may straddle two slices. If the first slices are missing, the log begins with the end
+    of a record; if the capture broke off, it ends with the beginning of one. The alignment with
+    the most valid records decides which.
     """
 
     log: Log
     slices: Sequence[Path]
     records: int = 0
-    """Number of the records so far."""
+    """Number of valid records so far."""
     _damages: dict[Path, LossLog] = field(default_factory=dict)
 
     def blocks(self) -> Iterator[RecordArray]:
-        """Return the marked records in their order, block by block.
+        """Yield the valid records in their order, block by block.
 
         Raises:
             SourceError: a slice cannot be read.
@@ -106,7 +106,10 @@ class RecordReader:
     def _blocks_of(
         self, path: Path, partial: bytes, before: Path, rest: int
     ) -> Generator[RecordArray, None, bytes]:
-        """Return the records of one slice; returns what is left of its last one."""
+        """Yield the valid records of one slice; return the bytes of an incomplete last record.
+
+        partial: that of the slice `before`. rest: the size of all slices modulo that of a record.
+        """
         size = self.log.record.itemsize
         with open_regular_file(path) as file:
             read = file.read(BLOCK_BYTES)
@@ -120,40 +123,40 @@ class RecordReader:
             while read:
                 partial += read
                 whole = len(partial) // size
-                yield self._keep_marked(np.frombuffer(partial, self.log.record, whole), path, at)
+                yield self._keep_valid(np.frombuffer(partial, self.log.record, whole), path, at)
                 at += whole * size
                 partial = partial[whole * size :]
                 read = file.read(BLOCK_BYTES)
         return partial
 
     def _alignment(self, partial: bytes, read: bytes, rest: int) -> tuple[bool, int]:
-        """Return whether a slice ends the partial record before it, and how many bytes to skip."""
+        """Return whether a slice continues the partial record, and the number of bytes to skip."""
         start = read[:ALIGNED_BYTES]
 
         def fraction(choice: tuple[bool, int]) -> float:
             kept, skipped = choice
-            return self._marked_fraction((partial if kept else b"") + start[skipped:])
+            return self._valid_fraction((partial if kept else b"") + start[skipped:])
 
         best = max([(True, 0), (not partial, 0 if partial else rest)], key=fraction)
         if fraction(best) < TRUSTED_FRACTION:
-            # The slice before is not there, or lost its end.
+            # The previous slice is missing, or lost its end: try all alignments.
             elsewhere = ((not partial, skipped) for skipped in range(self.log.record.itemsize))
             best = max([best, *elsewhere], key=fraction)
         return best
 
-    def _marked_fraction(self, data: bytes) -> float:
+    def _valid_fraction(self, data: bytes) -> float:
         whole = len(data) // self.log.record.itemsize
         if not whole:
             return 0.0
         return float(self.log.is_record(np.frombuffer(data, self.log.record, whole)).mean())
 
-    def _keep_marked(self, records: RecordArray, path: Path, at: int) -> RecordArray:
+    def _keep_valid(self, records: RecordArray, path: Path, at: int) -> RecordArray:
         good = self.log.is_record(records)
         self.records += int(np.count_nonzero(good))
         if good.all():
             return records
         byte = at + int(np.argmin(good)) * self.log.record.itemsize
-        self._note("records of no known kind", path, byte, int(np.count_nonzero(~good)))
+        self._note("records of an unknown kind", path, byte, int(np.count_nonzero(~good)))
         return records[good]
 
     def _leave_out(self, path: Path, byte: int, length: int) -> None:
@@ -165,7 +168,7 @@ class RecordReader:
         damage.add(what, f"byte {max(byte, 0)}", rows)
 
     def omissions(self, rank: int) -> list[Omission]:
-        """Return what was no whole record, and no record of this log, by file."""
+        """Return omissions of partial and invalid records, by file."""
         return [lost for damage in self._damages.values() for lost in damage.omissions(rank)]
 
 
@@ -182,19 +185,19 @@ HWTS_RECORD = record_layout(
     ticks=(8, "<u8"),
     stream=(16, "<u4"),
 )
-"""One record of the hardware task scheduler; head: its kind, a warning and a rolling count."""
+"""A record of the hardware task scheduler; `head` packs its kind, a warning and a counter."""
 TASK_START, TASK_END = 0, 1
-"""Kinds of records of tasks."""
+"""Kinds of records at the start and end of a task."""
 
 
 def has_magic(records: RecordArray) -> Bool:
-    """Return a mask of the records with the mark of HWTS and STARS."""
+    """Return a mask of the records with the magic word of HWTS and STARS."""
     marked: Bool = records["magic"] == MAGIC
     return marked
 
 
 class TaskMarks(ColumnTable):
-    """Starts and ends of tasks as recorded: the ids in one key, the counter, and the task type."""
+    """Starts and ends of tasks as recorded: ids packed into a key, counter, and task type."""
 
     key: UInt64 = column(np.uint64)
     ticks: UInt64 = column(np.uint64)
@@ -204,10 +207,12 @@ class TaskMarks(ColumnTable):
 
 @dataclass(frozen=True)
 class TaskIntervals:
-    """Tasks that started and ended, and how many did only one of both.
+    """Tasks that started and ended, in order of key and start.
 
-    start_ticks, end_ticks, key, kind: (n,), in order of key and start; others: records of the log
-    that are of something else than tasks.
+    Args:
+        start_ticks, end_ticks, key, kind: (n,) counter values, packed ids, and task type.
+        unfinished: the number of starts without an end. unstarted: of ends without a start.
+        others: the number of records in the log that do not start or end a task.
     """
 
     start_ticks: UInt64
@@ -222,7 +227,9 @@ class TaskIntervals:
 def read_intervals(
     reader: RecordReader, marks_of: Callable[[RecordArray], TaskMarks]
 ) -> TaskIntervals:
-    """Read a log, block by block, and match the starts and ends that its records are.
+    """Read a log and match starts and ends of tasks.
+
+    marks_of: returns the starts and ends among some records.
 
     Raises:
         SourceError: a slice cannot be read.
@@ -237,22 +244,22 @@ def read_intervals(
 
 
 def match_marks(marks: TaskMarks, others: int = 0) -> TaskIntervals:
-    """Match starts and ends: an end belongs to the start right before it with the same ids.
+    """Match each end to the start directly before it with the same ids.
 
-    So a start that another one follows has lost its end, as msprof has it too. Records of one
+    A start that is followed by another start has lost its end, as in msprof. Records with the same
     tick keep their order.
     """
     order: Rows = np.lexsort((marks.ticks, marks.key))
     key, is_end = marks.key[order], marks.is_end[order]
-    found = np.flatnonzero(~is_end[:-1] & is_end[1:] & (key[:-1] == key[1:]))
-    starts, ends = order[found], order[found + 1]
-    last = int(np.count_nonzero(is_end))
+    first = np.flatnonzero(~is_end[:-1] & is_end[1:] & (key[:-1] == key[1:]))
+    starts, ends = order[first], order[first + 1]
+    end_count = int(np.count_nonzero(is_end))
     return TaskIntervals(
         marks.ticks[starts],
         marks.ticks[ends],
         marks.key[starts],
         marks.kind[starts],
-        unfinished=len(marks) - last - len(found),
-        unstarted=last - len(found),
+        unfinished=len(marks) - end_count - len(first),
+        unstarted=end_count - len(first),
         others=others,
     )

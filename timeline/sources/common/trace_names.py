@@ -1,4 +1,4 @@
-"""Names in traces: processes, threads, devices in process ids, and profiler steps."""
+"""Names in traces of processes, threads and profiler steps, and devices in process ids."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.trace_events import Metadata
 
 HOST_DEVICE = 31
-"""Device number that msprof packs into the pid of host processes."""
+"""The device number that msprof packs into the pid of host processes."""
 
 
 @dataclass
@@ -23,7 +23,7 @@ class LaneNames:
     threads: dict[LaneKey, str] = field(default_factory=dict)
 
     def add(self, event: Metadata) -> None:
-        """Take the name out of a metadata event; one that names neither is skipped."""
+        """Store the name in a metadata event; ignore events that name no process or thread."""
         name = text(event.args.name) if event.args else ""
         if event.name == "process_name":
             self.processes[event.pid] = name
@@ -31,12 +31,12 @@ class LaneNames:
             self.threads[event.pid, event.tid] = name
 
     def process(self, pid: object) -> str:
-        """Return the name of a process; level 0 of torch_npu leaves CANN without one."""
+        """Return the name of a process, or "Process PID": at level 0, torch_npu names no CANN."""
         return self.processes.get(pid) or f"Process {pid}"
 
 
 def device_of(pid: object) -> int | None:
-    """Return the device in the low bits of every pid that msprof writes in traces."""
+    """Return the device that msprof packs into the low 5 bits of pids, None for any other pid."""
     return pid & 31 if isinstance(pid, int) else None
 
 
@@ -44,6 +44,6 @@ _NAME = re.compile(r"ProfilerStep#([0-9]{1,9})")
 
 
 def profiler_steps(host: EventRows) -> Steps:
-    """Return the window of each ProfilerStep#N on the host, as step N without a graph."""
+    """Return each event ProfilerStep#N of the host as step N without a graph."""
     rows, numbers = host.numbered(_NAME)
     return Steps.of(len(numbers), host.spans(rows), graph=NO_GRAPH, iteration=numbers, host=True)

@@ -133,7 +133,7 @@ def read_communication_sums(database: Path) -> dict[int, int]:
     found: dict[int, int] = {}
     if not path.is_file():
         return found
-    from timeline.sources.beside.measures import read_step_table  # a database needs no sums
+    from timeline.sources.companions.measures import read_step_table  # a database needs no sums
 
     with open_database(path) as sums:
         times = read_step_table(sums, None)

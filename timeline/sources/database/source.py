@@ -195,7 +195,7 @@ class _Reader(LostRows):
         counting = Layer.COUNTERS in self.layers
         if counting or self.wanted.with_allocations:
             # It shares code with readers of tables, which a database alone does not need.
-            from timeline.sources.beside.counters import add_allocations, read_allocation_table
+            from timeline.sources.companions.counters import add_allocations, read_allocation_table
 
             found, lost = read_allocation_table(
                 self.database, self.device, self.rank, self.names.codes

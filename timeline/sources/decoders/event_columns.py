@@ -18,7 +18,7 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, map_values
 from timeline.columns.strings import NO_NAME, Interner, StringPool
 from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.sources.common.decimals import interval_ns, moments_ns, real
+from timeline.sources.common.decimals import interval_ns, parse_times_ns, real
 from timeline.sources.decoders.exported_values import is_decimal, number, text
 from timeline.sources.decoders.trace_events import WHOLE_ARGS, Counter, EventFormat
 
@@ -586,7 +586,7 @@ class EventRows:
         """Return the timestamps that an arg gives as decimal microseconds, NO_TIME where absent."""
         places, values = self.given(arg)
         made = np.full(len(self), NO_TIME)
-        made[places] = moments_ns([value.encode() for value in values.objects()])
+        made[places] = parse_times_ns([value.encode() for value in values.objects()])
         return made
 
     def objects(self, arg: str) -> list[Any]:

@@ -13,7 +13,6 @@ from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
 from timeline.sources import formats
-from timeline.sources.beside.file_kinds import NumberedFile, Use, find_numbered_files
 from timeline.sources.capture import (
     DEVICE_DIRECTORY,
     Capture,
@@ -23,6 +22,7 @@ from timeline.sources.capture import (
     FormatKind,
 )
 from timeline.sources.common.export_files import JsonKind, kind_of_json, plain_name_of_table
+from timeline.sources.companions.file_kinds import NumberedFile, Use, find_numbered_files
 from timeline.sources.files.opened import open_profile_file, source_errors_for, walk, without_gz
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 

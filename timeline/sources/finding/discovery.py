@@ -19,9 +19,9 @@ from pathlib import Path
 
 from timeline.errors import NoProfileError, RankIdentityError, SourceError, UsageError, did_you_mean
 from timeline.sources import formats
-from timeline.sources.beside.source import WithCompanionFiles, with_companions
 from timeline.sources.capture import NOT_DISTRIBUTED, Capture, Claim, Evidence, FormatKind, Root
 from timeline.sources.common.export_files import find_sessions
+from timeline.sources.companions.source import WithCompanionFiles, with_companions
 from timeline.sources.files.opened import uncompressed_database_name
 from timeline.sources.files.remote_path import RemotePath
 from timeline.sources.finding.captures import find_captures

@@ -20,7 +20,7 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.export_files import (
     JsonKind,
-    find_moment_ns,
+    find_event_time_ns,
     has_json_name,
     kind_of_json,
 )
@@ -97,7 +97,7 @@ def _claims_of_parts(claim: Claim, *, is_distributed: bool) -> Iterator[Claim]:
 
 
 def _recorded_time(capture: Capture) -> Extent:
-    return find_moment_ns(capture.content), None
+    return find_event_time_ns(capture.content), None
 
 
 def _read_with(claim: Claim, identity: Identity) -> Source:

@@ -402,7 +402,7 @@ class _Reader:
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
             drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
         half, loose = ends.count_half(np.concatenate([joined, *self._elsewhere]))
-        self._left_out[_HALF] += resolved.half + half
+        self._left_out[_HALF] += len(resolved.lacking) + half
         self._left_out[_LOOSE] += loose
         return Flows.concat([launched, drawn])
 

@@ -24,10 +24,10 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.beside.file_kinds import CPU_LAYER
-from timeline.sources.beside.framework import format_tensors, tensors_of
-from timeline.sources.beside.step_trace import GROUP
 from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.companions.file_kinds import CPU_LAYER
+from timeline.sources.companions.framework import format_tensors, tensors_of
+from timeline.sources.companions.step_trace import GROUP
 from timeline.sources.decoders.event_columns import COMPLETE, EventColumns, EventRows
 from timeline.sources.decoders.json_events import EventBatch, look_for_metadata
 from timeline.sources.decoders.trace_events import WHOLE_ARGS, Complete, EventFormat, Ignored, Other

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.records.clock import Clock
-from timeline.sources.beside.file_kinds import UNNUMBERED, UNUSED_NUMBERED, numbers_in, table_number
 from timeline.sources.capture import (
     Capture,
     CaptureFile,
@@ -21,6 +20,12 @@ from timeline.sources.capture import (
 )
 from timeline.sources.common.device_clock import read_hardware_log_clock
 from timeline.sources.common.identity import find_evidence_in_names, make_claim
+from timeline.sources.companions.file_kinds import (
+    UNNUMBERED,
+    UNUSED_NUMBERED,
+    numbers_in,
+    table_number,
+)
 from timeline.sources.files.opened import (
     find_file,
     remember_by_directory,

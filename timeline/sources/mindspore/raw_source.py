@@ -26,9 +26,6 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, find_numbered_files
-from timeline.sources.beside.framework import read_descriptions, read_tasks
-from timeline.sources.beside.step_trace import GROUP, StepTicks
 from timeline.sources.capture import Capture
 from timeline.sources.common.losses import LossLog, counted_losses
 from timeline.sources.common.raw_logs import (
@@ -43,6 +40,9 @@ from timeline.sources.common.raw_logs import (
     read_intervals,
     record_layout,
 )
+from timeline.sources.companions.file_kinds import NumberedFile, find_numbered_files
+from timeline.sources.companions.framework import read_descriptions, read_tasks
+from timeline.sources.companions.step_trace import GROUP, StepTicks
 from timeline.sources.mindspore.records_builder import AI_CORE, RecordsBuilder
 from timeline.sources.source import Identity, ReadRequest
 

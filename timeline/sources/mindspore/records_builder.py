@@ -26,17 +26,17 @@ from timeline.records.tables import (
     Steps,
     Tasks,
 )
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import UNNUMBERED
-from timeline.sources.beside.framework import (
+from timeline.sources.capture import Capture
+from timeline.sources.common.decimals import interval_ns
+from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import UNNUMBERED
+from timeline.sources.companions.framework import (
     add_operators,
     describe_operators,
     read_framework_rows,
 )
-from timeline.sources.beside.step_trace import GROUP, StepTicks, read_step_ticks
-from timeline.sources.capture import Capture
-from timeline.sources.common.decimals import interval_ns
-from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.companions.step_trace import GROUP, StepTicks, read_step_ticks
 from timeline.sources.decoders.exported_values import number, text
 from timeline.sources.files.opened import read_whole_file
 

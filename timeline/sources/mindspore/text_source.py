@@ -17,10 +17,10 @@ from timeline.records.clock import Clock
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import CommunicationOps, Omission, OmissionCode, Records, Steps, Tasks
 from timeline.sources.ascend_trace.reader import TraceFiles, read_trace
-from timeline.sources.beside.step_trace import StepTicks
 from timeline.sources.capture import Capture
-from timeline.sources.common.decimals import interval_ns_of_milliseconds, moment_ns, moments_ns
+from timeline.sources.common.decimals import interval_ns_of_milliseconds, parse_times_ns
 from timeline.sources.common.losses import LossLog, counted_losses
+from timeline.sources.companions.step_trace import StepTicks
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks, read_last_cells
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import find_file, read_whole_file
@@ -110,7 +110,7 @@ def _times_ns(block: Block) -> tuple[Int64, Int64]:
     if "op_type" in block:
         lengths = [cell or _NO_LENGTH for cell in block.cells("execution_time")]
         return interval_ns_of_milliseconds(starts, lengths)
-    return moments_ns(starts), moments_ns(block.cells("run_end"))
+    return parse_times_ns(starts), parse_times_ns(block.cells("run_end"))
 
 
 _DISPLAYS = ("ascend_timeline_display", "timeline_display")
@@ -275,7 +275,7 @@ class MindSporeTextSource:
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
         """Return the device clock at 0 of the display: written beside it, or by the reduces."""
         if path := self._file("min_cycle_counter_{}.txt"):
-            ticks_as_us_ns = moment_ns(read_whole_file(path).strip())
+            ticks_as_us_ns = int(parse_times_ns([read_whole_file(path).strip()])[0])
             if ticks_as_us_ns > 0:
                 return ticks_as_us_ns // _TICKS_IN_MICROSECOND
         return _origin_of(display.ops, ticks.reduces)

@@ -43,7 +43,7 @@ def _parsed_directories(capture: Capture) -> tuple[Path, ...]:
 
 def _unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.profiler_tables import UnusedFile
-    from timeline.sources.beside.file_kinds import Use, find_kind
+    from timeline.sources.companions.file_kinds import Use, find_kind
 
     for directory in (one for one in _parsed_directories(capture) if one.is_dir()):
         for name in files_by_name(directory):

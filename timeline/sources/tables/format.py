@@ -79,7 +79,7 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _identify_step_tables(capture: Capture, root: Root) -> list[Claim]:
-    from timeline.sources.beside.measures import find_busy_devices
+    from timeline.sources.companions.measures import find_busy_devices
 
     return identify_each_device(capture, root, find_busy_devices)
 

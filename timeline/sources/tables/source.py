@@ -30,15 +30,6 @@ from timeline.records.tables import (
     Tasks,
 )
 from timeline.records.task_kinds import COPY_TYPES, collective_kind, compute_by_type, have_type
-from timeline.sources.beside.communication import (
-    MeasuredOps,
-    read_op_file,
-    read_op_groups,
-    read_op_table,
-)
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.measures import read_step_sums
-from timeline.sources.beside.measures import read_step_table as read_summed_steps
 from timeline.sources.common.core_metrics import MetricsBuilder, read_core_counts
 from timeline.sources.common.export_files import find_newest_export
 from timeline.sources.common.identity import label_groups
@@ -49,7 +40,7 @@ from timeline.sources.common.kernel_table import (
     MATCH_TOLERANCE_NS,
     SHAPES,
     KernelTable,
-    NumberedFile,
+    KernelTableFile,
     distinct_parts,
     distinct_steps,
     find_following_rows,
@@ -59,6 +50,15 @@ from timeline.sources.common.kernel_table import (
 )
 from timeline.sources.common.losses import FFTS_REASON, LossLog, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
+from timeline.sources.companions.communication import (
+    MeasuredOps,
+    read_op_file,
+    read_op_groups,
+    read_op_table,
+)
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.measures import read_step_sums
+from timeline.sources.companions.measures import read_step_table as read_summed_steps
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
@@ -95,18 +95,18 @@ class KernelTableSource:
         others = (path for name in names if (path := find_file(self.output, name)))
         return (*(table.path for table in tables), *self._step_tables(), *others)
 
-    def _kernels(self) -> list[NumberedFile]:
+    def _kernels(self) -> list[KernelTableFile]:
         return self._tables("kernel_details") or self._tables("op_summary")
 
-    def _tables(self, kind: str) -> list[NumberedFile]:
+    def _tables(self, kind: str) -> list[KernelTableFile]:
         """Return the newest tables of a kind, without those of other devices."""
         found = []
         for path in _newest(self.output, kind):
             match = _OF_ITERATION.fullmatch(without_gz(path.name))
             if not match:
-                found.append(NumberedFile(path))
+                found.append(KernelTableFile(path))
             elif not self.several_devices or int(match[1]) == self.identity.device:
-                found.append(NumberedFile(path, int(match[2]), int(match[3])))
+                found.append(KernelTableFile(path, int(match[2]), int(match[3])))
         return found
 
     def _step_tables(self) -> tuple[Path, ...]:
@@ -181,7 +181,7 @@ class _Reading(LostRows):
         self.strings = StringPool()
         self.metrics = KernelMetrics()
 
-    def kernels(self, files: Sequence[NumberedFile]) -> KernelTable:
+    def kernels(self, files: Sequence[KernelTableFile]) -> KernelTable:
         """Read the tables of kernels, with what the counters of the cores measured."""
         metrics = MetricsBuilder.for_tables((file.path for file in files), self.wanted)
         rows = self.rows(files, metrics)
@@ -190,7 +190,7 @@ class _Reading(LostRows):
         return rows
 
     def rows(
-        self, files: Sequence[NumberedFile], metrics: MetricsBuilder | None = None
+        self, files: Sequence[KernelTableFile], metrics: MetricsBuilder | None = None
     ) -> KernelTable:
         """Read tables of kernels or tasks; metrics: collects those of the cores."""
         columns = {**DESCRIPTION, **EXECUTION}

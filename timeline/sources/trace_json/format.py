@@ -23,7 +23,7 @@ from timeline.sources.common.export_files import (
     OPERATOR_TABLE,
     JsonKind,
     find_device_table_directories,
-    find_moment_ns,
+    find_event_time_ns,
     has_file_named,
     has_json_name,
     kind_of_json,
@@ -82,7 +82,7 @@ def _identify_trace_view(capture: Capture, root: Root) -> list[Claim]:
 def _devices_of_trace_view(content: Path) -> list[int]:
     """Return the devices that did anything, as the table of steps says; without one the trace."""
     if content.is_dir() and find_file(content, _STEP_TABLE):
-        from timeline.sources.beside.measures import find_busy_devices
+        from timeline.sources.companions.measures import find_busy_devices
 
         return find_busy_devices(content)
     from timeline.sources.ascend_trace.reader import find_packed_devices
@@ -140,7 +140,7 @@ def _identify_any_trace(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _recorded_time(capture: Capture) -> Extent:
-    return find_moment_ns(capture.content), None
+    return find_event_time_ns(capture.content), None
 
 
 ANY_TRACE = Format(

@@ -1,4 +1,4 @@
-"""Sums of operators on AI Core and AI CPU, and their runs by step and shape."""
+"""Sums of operators on AI Core and AI CPU, and their runs by step and shapes."""
 
 from __future__ import annotations
 
@@ -19,71 +19,70 @@ from timeline.records.profiler_tables import (
     OperatorSums,
     RunLevel,
 )
-from timeline.sources.beside.aicpu_log import read_aicpu_tasks, type_of_name
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.aicpu_log import read_aicpu_tasks, type_of_name
+from timeline.sources.companions.delimited import (
     MOST,
-    MOST_MOMENT_NS,
+    MOST_TIME_NS,
     TablesBuilder,
     Unit,
     cell,
     read_table,
     scale,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.beside.framework import read_framework, sizes_of_shape
-from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
+from timeline.sources.companions.framework import read_framework, sizes_of_shape
 from timeline.sources.decoders.json_values import read_json
 
 PICOSECONDS = 1000
-"""Of a nanosecond."""
-MICROSECONDS = 1000
-"""Of a millisecond."""
+"""Picoseconds in a nanosecond."""
 AI_CPU = "AI_CPU"
 
 
-_MOMENT: Any = {
+_TIME: Any = {
     "unit": Unit.MICROSECONDS,
     "absent": NO_TIME,
-    "least": -MOST_MOMENT_NS,
-    "most": MOST_MOMENT_NS,
+    "least": -MOST_TIME_NS,
+    "most": MOST_TIME_NS,
 }
-"""Moments may be on any clock."""
+"""Arguments of cells with times, which may be on any clock."""
 
 
 class _CpuRuns(ColumnTable):
-    """One run of an operator on an AI CPU a row; op_type: its type, as some versions call it."""
+    """Runs of operators on AI CPUs; op_type is the type in MindSpore 2.1 and 2.2."""
 
     name: Codes = cell(*("kernel_type", "node_type_name", "kernel_name", "op_name"), absent=NO_NAME)
     op_type: Codes = cell("op_type", absent=NO_NAME)
     total_ns: Int64 = cell("total_time", unit=Unit.MILLISECONDS)
     dispatch_ns: Int64 = cell("dispatch_time", unit=Unit.MILLISECONDS, absent=NO_TIME)
-    start_ns: Int64 = cell("run_start", "runv2_start", **_MOMENT)
-    end_ns: Int64 = cell("run_end", "runv2_end", **_MOMENT)
+    start_ns: Int64 = cell("run_start", "runv2_start", **_TIME)
+    end_ns: Int64 = cell("run_end", "runv2_end", **_TIME)
     execution_ns: Int64 = cell("execution_time", unit=Unit.MILLISECONDS, absent=NO_TIME)
 
     def run_ns(self) -> Int64:
-        """Return how long each ran.
+        """Return the length of each run.
 
-        That is from its start to its end, in microseconds. MindSpore 2.1 and 2.2, which call the
-        type op_type, write milliseconds there, and an end that includes the wait before the start:
-        then it is what they call execution time.
+        It is the end minus the start, which are microseconds. MindSpore 2.1 and 2.2, whose files
+        have op_type, write them in milliseconds, and an end that includes the wait before the
+        start: their column of execution times is used instead.
         """
-        known = (self.start_ns != NO_TIME) & (self.end_ns >= self.start_ns)
-        between_ns = np.where(known, self.end_ns - np.where(known, self.start_ns, 0), NO_TIME)
-        known &= between_ns <= MOST
-        between_ns = np.where(known, between_ns, NO_TIME)
-        spans_ns, totals_ns = int(between_ns[known].sum()), int(self.total_ns[known].sum())
-        in_milliseconds = MICROSECONDS * spans_ns <= 2 * totals_ns
+        is_known = (self.start_ns != NO_TIME) & (self.end_ns >= self.start_ns)
+        between_ns = np.where(is_known, self.end_ns - np.where(is_known, self.start_ns, 0), NO_TIME)
+        is_known &= between_ns <= MOST
+        between_ns = np.where(is_known, between_ns, NO_TIME)
+        spans_ns, totals_ns = int(between_ns[is_known].sum()), int(self.total_ns[is_known].sum())
+        in_milliseconds = 1000 * spans_ns <= 2 * totals_ns  # 1000 us are a ms
         newer = in_milliseconds and bool((self.op_type != NO_NAME).any())
         return self.execution_ns if newer else between_ns
 
 
 _COUNT: Any = {"unit": Unit.NUMBER, "absent": NO_ID}
+"""Arguments of cells with counts."""
 
 
 class _CoreTypes(ColumnTable):
-    """The time of the operators of a type in a step."""
+    """The time of the operators of each type in a step."""
 
     kind: Codes = cell("kernel_type", "op_type")
     total_ns: Int64 = cell("total_time", "execution_time", unit=Unit.MILLISECONDS)
@@ -91,7 +90,7 @@ class _CoreTypes(ColumnTable):
 
 
 class _CoreOperators(ColumnTable):
-    """The mean time of a run of an operator, in picoseconds, so that sums stay exact."""
+    """The mean time of a run of each operator, in picoseconds, so that sums stay exact."""
 
     name: Codes = cell("full_kernel_name", "full_kernel_time", "full_op_name", "full_op_time")
     mean_ps: Int64 = cell(
@@ -136,10 +135,10 @@ def _add_cpu_runs(
     lengths_ns: tuple[Int64, Int64, Int64],
     into: TablesBuilder,
 ) -> None:
-    """Sum up runs on AI CPUs by type, and by operator.
+    """Sum runs on AI CPUs by type and by operator.
 
-    kind, name: (n,) codes of its strings, the latter where the run has more than a type.
-    lengths_ns: (n,) each: how long it took in all, until it was dispatched, and how long it ran.
+    kind, name: (n,) codes of type and name, which are equal if only the type is known. lengths_ns:
+    (n,) each: total time, time until dispatch, and time of the run.
     """
     named = np.where(name == kind, np.int32(NO_NAME), name)
     for level, keys in ((RunLevel.TYPE, [kind]), (RunLevel.NAME, [kind, named])):
@@ -181,47 +180,49 @@ def _add_core_sums(into: TablesBuilder, kind: Codes, count: Int64, total_ns: Int
 def _add_core_operators(
     path: Path, described: Mapping[int, int], into: TablesBuilder, *, with_types: bool
 ) -> None:
-    """Add the rows of operators, and of their types where no file of types is there.
+    """Add the sums of operators and, `with_types`, of their types.
 
-    described: the type of each operator that the framework describes, both codes.
+    described: codes of types by code of the name, of operators that the framework describes.
     """
-    found = read_table(path, _CoreOperators, into)
+    operators = read_table(path, _CoreOperators, into)
     kind = np.array(
         [
             described.get(code) or into.strings.code(type_of_name(into.strings[code]))
-            for code in found.name.tolist()
+            for code in operators.name.tolist()
         ],
         np.int32,
     )
-    known = found.count >= 0
-    fits = ~known | (found.mean_ps <= MOST * PICOSECONDS // np.maximum(found.count, 1))
+    has_total = operators.count >= 0
+    fits = ~has_total | (operators.mean_ps <= MOST * PICOSECONDS // np.maximum(operators.count, 1))
     if not fits.all():
         with into.reading(path) as losses:
-            where = f"the operator {into.strings[int(found.name[np.argmin(fits)])]}"
-            reason = "operators whose runs together take longer than any run"
+            where = f"the operator {into.strings[int(operators.name[np.argmin(fits)])]}"
+            reason = "operators with an implausible total time"
             losses.add(reason, where, int(np.count_nonzero(~fits)))
-        known &= fits
+        has_total &= fits
     total_ns = np.where(
-        known, _nanoseconds(found.mean_ps * np.where(known, found.count, 0)), NO_TIME
+        has_total,
+        _nanoseconds(operators.mean_ps * np.where(has_total, operators.count, 0)),
+        NO_TIME,
     )
     _add_sums(
         into,
         OperatorSource.AICORE_INTERMEDIATE,
         RunLevel.NAME,
         kind=kind,
-        name=found.name,
-        count=found.count,
+        name=operators.name,
+        count=operators.count,
         total_ns=total_ns,
-        mean_ns=_nanoseconds(found.mean_ps),
+        mean_ns=_nanoseconds(operators.mean_ps),
     )
-    if with_types and known.all():
+    if with_types and has_total.all():
         groups = group_by(len(kind), [kind])
-        sums = groups.sum(found.count), groups.sum(total_ns)
+        sums = groups.sum(operators.count), groups.sum(total_ns)
         _add_core_sums(into, kind[groups.first], *sums)
 
 
 def _mean(total_ns: Int64, count: Int64) -> Int64:
-    """Return the mean of each row, rounded; any number where there is no count."""
+    """Return the mean of each row, rounded half up; arbitrary where the count is not positive."""
     divisor = np.maximum(count, 1)
     whole, rest = np.divmod(total_ns, divisor)
     mean_ns: Int64 = whole + (2 * rest >= divisor)
@@ -233,7 +234,7 @@ def _nanoseconds(times_ps: Int64) -> Int64:
     return rounded
 
 
-MICROSECOND_NS, MILLISECOND_NS = 1_000, 1_000_000
+MICROSECOND_NS, MILLISECOND_NS = 1000, 1_000_000
 _LEVELS = {"operator": RunLevel.NAME, "kernel": RunLevel.KERNEL}
 
 
@@ -249,10 +250,10 @@ class _Run(NamedTuple):
 
 
 def read_dynamic_shapes(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Read dynamic_shape_info_N.json: a row per step and type, operator and shapes, and kernel.
+    """Read dynamic_shape_info_N.json: rows per step of types, operators with shapes, and kernels.
 
-    Types are summed of the operators; of steps without any, as the file sums them itself. On Ascend
-    the file lists the times of each operator, one for each step from 1 on, and no kernels.
+    Types are summed from operators; in steps without any, the sums in the file are used. On Ascend
+    the file lists a time for each operator and step, which count from 1, and no kernels.
     """
     document = read_json(path)
     runs = list(_single_runs(document, into, losses))
@@ -265,32 +266,32 @@ def read_dynamic_shapes(path: Path, losses: LossLog, into: TablesBuilder) -> Non
 
 
 def _single_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
+    """Yield the runs of operators and kernels, which are listed by step with times in us."""
     code = into.strings.code
     for key, level in _LEVELS.items():
         for step, items in _steps_of(document, key, list, losses):
             for item in items:
-                length_ns = (
-                    scale(item.get("dur"), MICROSECOND_NS) if isinstance(item, dict) else None
-                )
+                run = item if isinstance(item, dict) else {}
+                length_ns = scale(run.get("dur"), MICROSECOND_NS)
                 if length_ns is None:
                     losses.add("runs without a length", f"{key} of step {step}")
                     continue
-                side, kind, name = (code(str(item.get(f"op_{what}") or "")) for what in _WORDS)
-                shapes = code(_shapes_of(item.get("shape_info")))
+                side, kind, name = (code(str(run.get(field) or "")) for field in _NAME_KEYS)
+                shapes = code(_shapes_of(run.get("shape_info")))
                 yield _Run(step, level, side, kind, name, shapes, 1, length_ns)
 
 
-_WORDS = ("side", "type", "name")
+_NAME_KEYS = ("op_side", "op_type", "op_name")
 
 
 def _ascend_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
-    """Return the runs of lists of operators by type, with times in ms and op_info."""
+    """Yield the runs of operators, which are listed by type with times in ms."""
     code = into.strings.code
     for kind, operators in document.items():
-        for one in operators if isinstance(operators, list) else []:
-            for name, detail in one.items() if isinstance(one, dict) else []:
-                known = detail if isinstance(detail, dict) else {}
-                times, shapes = (known.get(key) for key in ("op_exe_time", "op_shape"))
+        for entry in operators if isinstance(operators, list) else []:
+            for name, detail in entry.items() if isinstance(entry, dict) else []:
+                values = detail if isinstance(detail, dict) else {}
+                times, shapes = (values.get(key) for key in ("op_exe_time", "op_shape"))
                 if not isinstance(times, list):
                     losses.add("operators without times", f"{kind} {name}")
                     continue
@@ -300,17 +301,19 @@ def _ascend_runs(document: dict[str, Any], into: TablesBuilder, losses: LossLog)
                     if length_ns is None:
                         losses.add("runs without a length", f"{kind} {name}")
                         continue
-                    inputs = {int(number): one for number, one in _INPUT.findall(str(listed[at]))}
+                    inputs = {
+                        int(number): shape for number, shape in _INPUT.findall(str(listed[at]))
+                    }
                     ordered = _shapes_of([inputs[number] for number in sorted(inputs)])
-                    texts = (code(kind), code(name), code(ordered))
-                    yield _Run(at + 1, RunLevel.NAME, NO_NAME, *texts, 1, length_ns)
+                    codes = (code(kind), code(name), code(ordered))
+                    yield _Run(at + 1, RunLevel.NAME, NO_NAME, *codes, 1, length_ns)
 
 
 _INPUT = re.compile(r"[Ii]nput_(\d{1,4}): ?\{[^{}]*?shape: ?([^{}]*)\}")
 
 
 def _types_of(runs: list[_Run]) -> Iterator[_Run]:
-    """Return the runs of operators as those of their types; the side if all agree on it."""
+    """Yield the runs of operators as runs of their types, with the side if all in a step agree."""
     sides: dict[tuple[int, int], set[int]] = {}
     operators = [run for run in runs if run.level == RunLevel.NAME]
     for run in operators:
@@ -326,7 +329,7 @@ def _types_of(runs: list[_Run]) -> Iterator[_Run]:
 
 
 def _summed_types(document: dict[str, Any], into: TablesBuilder, losses: LossLog) -> Iterator[_Run]:
-    """Return the sums by type that the file holds: the last numbers are total, count and mean."""
+    """Yield the file's own sums by type, whose last numbers are total (us), count and mean."""
     for step, types in _steps_of(document, "operator_type", dict, losses):
         for kind, values in types.items():
             numbers = [
@@ -345,7 +348,7 @@ def _summed_types(document: dict[str, Any], into: TablesBuilder, losses: LossLog
 def _steps_of(
     document: dict[str, Any], key: str, kind: type, losses: LossLog
 ) -> Iterator[tuple[int, Any]]:
-    """Return the content of each step; the keys are numbers as strings."""
+    """Yield number and content of each step under a key; count other entries as damage."""
     steps = document.get(key)
     for step, items in (steps if isinstance(steps, dict) else {}).items():
         number = whole_number(step)
@@ -356,7 +359,7 @@ def _steps_of(
 
 
 def _shapes_of(value: object) -> str:
-    """Return shapes as in kernel tables: commas between sizes, semicolons between inputs."""
+    """Format shapes as in kernel tables: commas between sizes, semicolons between inputs."""
     if isinstance(value, str):
         value = value.replace("],", "];").split(";")
     if not isinstance(value, list):
@@ -366,7 +369,7 @@ def _shapes_of(value: object) -> str:
 
 
 def _add(runs: list[_Run], into: TablesBuilder) -> None:
-    """Add the runs, those that are equal in all but their length as one row, in order of steps."""
+    """Add the runs; sum runs that are equal in all but their length."""
     columns = np.array(runs, np.int64).reshape(len(runs), len(_Run._fields))
     table = dict(zip(_Run._fields, columns.T, strict=True))
     keys = ("level", "step", "side", "kind", "name", "shapes")

@@ -11,14 +11,14 @@ from simulator.model import RankRun, Run
 from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.aicpu_log import DISPATCH_US, write_aicpu_log
 from simulator.writers.mindspore.text import TextFiles, device_ns
-from timeline.sources.beside.aicpu_log import (
+from timeline.sources.companions.aicpu_log import (
     BINARY_RECORD,
     MAGIC,
     AicpuTasks,
     read_aicpu_tasks,
 )
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import NumberedFile
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import NumberedFile
 
 THREAD = (
     "Thread[ 1] process device[0]:aicpu[ 0] task end, tickDrvTopHalf=8000,"
@@ -128,7 +128,7 @@ def test_what_mindspore_made_of_it_is_the_same(
     tasks, into = read(path, NumberedFile.AICPU_TEXT)
     assert (tasks.total_ns.tolist(), tasks.run_ns.tolist()) == (totals, runs)
     (lost,) = into.build()[1]
-    assert "lines that are no task" in lost.reason
+    assert "lines that are not a task" in lost.reason
 
 
 def test_the_binary_form_is_named_by_what_the_host_described(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Files on the tensors of graphs and their lifetimes, as MindSpore plans them."""
+"""MindSpore's memory plans: the tensors of graphs and their lifetimes."""
 
 from __future__ import annotations
 
@@ -17,23 +17,25 @@ from timeline.records.profiler_tables import (
     MemoryTensors,
     NodeTensors,
 )
-from timeline.sources.beside.delimited import TablesBuilder, table_of_rows
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import TablesBuilder, table_of_rows
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.files.opened import read_whole_file
 
 NUMBER, BYTES = 0, 2
-"""Kinds of fields: a number, and a text, message or packed list."""
+"""Wire types of protobuf: a varint, and a length-delimited string, message or packed list."""
 _FIXED = {1: 8, 5: 4}
+"""Sizes of fields by wire type."""
 _LONGEST = 10
+"""The most bytes of a varint."""
 _WORD, _SIGN = 1 << 64, 1 << 63
 _CUT = "messages that are cut off or damaged, with what follows in them"
 
 
 class Field(NamedTuple):
-    """A field of a message: its number and kind, and where in the file its value lies.
+    """A field of a message: its number and wire type, and the range of its value in the file.
 
-    whole: whether all of it is there.
+    whole: False if the file or message ends within the value.
     """
 
     number: int
@@ -44,9 +46,9 @@ class Field(NamedTuple):
 
 
 def read_fields(data: bytes, begin: int, end: int, losses: LossLog) -> Iterator[Field]:
-    """Return the fields of the message in a part of a file, in order, until a bad one.
+    """Yield the fields of the message in a part of a file, up to the first damaged one.
 
-    A field of bytes that is longer than the message comes last, cut and not whole.
+    A field that is longer than the message is cut, not whole, and the last.
     """
     at = begin
     while at < end:
@@ -71,13 +73,13 @@ def read_fields(data: bytes, begin: int, end: int, losses: LossLog) -> Iterator[
 
 
 def read_number(data: bytes, field: Field) -> int:
-    """Return the value of a field that is a number, as a signed one of 64 bits."""
+    """Return the value of a varint field as a signed number of 64 bits."""
     value = _varint(data, field.begin, field.end)[0] % _WORD
     return value - _WORD if value >= _SIGN else value
 
 
 def _varint(data: bytes, at: int, end: int) -> tuple[int, int]:
-    """Return the number at a place, and the place behind it: 0 if the bytes end first."""
+    """Return the varint at a place and the place after it, which is 0 if the varint is cut off."""
     byte = data[at] if at < end else 128
     if byte < 128:
         return byte, at + 1
@@ -106,10 +108,10 @@ _LIVES = {
     b"LifeLongGraphEnd": Life.GRAPH_END,
 }
 MOST_BYTES = 1 << 44
-"""No tensor and no device has more; sums of so much stay far from the end of 64 bits."""
+"""The largest plausible size of a tensor or device; sums of such sizes fit 64 bits."""
 
 _Message = Any
-"""Classes of messages are made at run time, so there is no static type for them."""
+"""A message or its class; classes are created at run time, so they have no static type."""
 
 
 def read_memory_graphs(files: NumberedFiles, into: TablesBuilder) -> None:
@@ -124,21 +126,21 @@ def _read_file(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     capacity, graphs = NO_ID, dict[int, _Graph]()
     for field in read_fields(data, 0, len(data), losses):
         if field.number == _CAPACITY and field.kind == NUMBER:
-            given = read_number(data, field)
-            capacity = given if 0 < given <= MOST_BYTES else NO_ID
+            size_bytes = read_number(data, field)
+            capacity = size_bytes if 0 < size_bytes <= MOST_BYTES else NO_ID
         elif field.number == _GRAPH and field.kind == BYTES:
             graph = _Graph(data, field, losses)
             if graphs.pop(graph.id, None):
-                losses.add("graphs whose number a later one has too", f"byte {field.begin}")
+                losses.add("graphs with the number of a later one", f"byte {field.begin}")
             graphs[graph.id] = graph
     for graph in graphs.values():
         graph.add(into, capacity)
 
 
 class _Graph:
-    """One graph of a file, in lists.
+    """One graph of a file.
 
-    node_of, tensor_of: a tensor that a node puts out or works in.
+    `node_of` and `tensor_of` pair each node with each of its output and workspace tensors.
     """
 
     def __init__(self, data: bytes, field: Field, losses: LossLog) -> None:
@@ -152,21 +154,22 @@ class _Graph:
             if part.kind == NUMBER and part.number == _ID:
                 self.id = read_number(data, part)
             elif part.kind == NUMBER and part.number == _STATIC:
-                given = read_number(data, part)
-                self.static_bytes = given if 0 <= given <= MOST_BYTES else 0
-                if given != self.static_bytes:
-                    losses.add("static sizes that cannot be", f"byte {part.begin}")
+                size_bytes = read_number(data, part)
+                self.static_bytes = size_bytes if 0 <= size_bytes <= MOST_BYTES else 0
+                if size_bytes != self.static_bytes:
+                    losses.add("impossible static sizes", f"byte {part.begin}")
             elif part.kind == BYTES and part.number == _NODE:
                 self._add_node(_parsed(node_type, data, part, losses))
             elif part.kind == BYTES and part.number == _TENSOR and part.whole:
                 self._add_tensor(_parsed(tensor_type, data, part, losses), part.begin, losses)
-        known = np.isin(self.tensor_of, list(self.tensors))
-        if not known.all():
-            where = f"node {self.node_of[int(np.argmin(known))]}"
-            losses.add("tensors of nodes that the graph does not hold", where, int((~known).sum()))
+        is_known = np.isin(self.tensor_of, list(self.tensors))
+        if not is_known.all():
+            where = f"node {self.node_of[int(np.argmin(is_known))]}"
+            reason = "tensors of nodes that the graph does not hold"
+            losses.add(reason, where, int((~is_known).sum()))
 
     def _add_node(self, node: _Message) -> None:
-        """Add a node; one that cannot be read keeps its place, as lives are given in places."""
+        """Add a node; an unreadable one keeps its place, since lifetimes refer to places."""
         place = len(self.names)
         self.names.append("" if node is None else node.name.decode("utf-8", "replace"))
         if node is not None:
@@ -178,15 +181,15 @@ class _Graph:
         if tensor is None:
             return
         if not 0 <= tensor.size <= MOST_BYTES:
-            losses.add("tensors of a size that cannot be", f"byte {begin}")
+            losses.add("tensors of an impossible size", f"byte {begin}")
             return
         life = _LIVES.get(tensor.life, Life.NOT_KNOWN)
         if life is Life.NOT_KNOWN:
-            losses.add("tensors of which it is not known how long they live", f"byte {begin}")
+            losses.add("tensors of unknown lifetime", f"byte {begin}")
         elif life is Life.NODES and tensor.first > tensor.last:
             losses.add("tensors that end before they begin, and count for nothing", f"byte {begin}")
         if tensor.id in self.tensors:
-            losses.add("tensors whose number a later one has too", f"byte {begin}")
+            losses.add("tensors with the number of a later one", f"byte {begin}")
         kind = tensor.type.decode("utf-8", "replace")
         self.tensors[tensor.id] = (tensor.size, kind, tensor.first, tensor.last, life)
 
@@ -196,28 +199,17 @@ class _Graph:
         into.add(table_of_rows(MemoryGraphs, [(self.id, self.static_bytes, capacity_bytes)]))
         nodes = [(self.id, node, code(name)) for node, name in enumerate(self.names)]
         into.add(table_of_rows(MemoryNodes, nodes))
-        into.add(
-            table_of_rows(
-                MemoryTensors,
-                [
-                    (self.id, number, size_bytes, code(kind), *lives)
-                    for number, (size_bytes, kind, *lives) in self.tensors.items()
-                ],
-            )
-        )
-        into.add(
-            table_of_rows(
-                NodeTensors,
-                [
-                    (self.id, node, tensor)
-                    for node, tensor in zip(self.node_of, self.tensor_of, strict=True)
-                ],
-            )
-        )
+        tensors = [
+            (self.id, number, size_bytes, code(kind), *lives)
+            for number, (size_bytes, kind, *lives) in self.tensors.items()
+        ]
+        into.add(table_of_rows(MemoryTensors, tensors))
+        pairs = [(self.id, *pair) for pair in zip(self.node_of, self.tensor_of, strict=True)]
+        into.add(table_of_rows(NodeTensors, pairs))
 
 
 def _parsed(kind: _Message, data: bytes, field: Field, losses: LossLog) -> _Message:
-    """Return the message in a field; None if it cannot be read, which is noted."""
+    """Parse the message in a field; None if it is cut or damaged."""
     from google.protobuf.message import DecodeError
 
     if field.whole:
@@ -236,13 +228,13 @@ def _message_types() -> tuple[_Message, _Message]:
     field_type = descriptor_pb2.FieldDescriptorProto
     for name, fields in (("Node", _NODE_FIELDS), ("Tensor", _TENSOR_FIELDS)):
         message = file.message_type.add(name=name)
-        for called, number in fields.items():
+        for field, number in fields.items():
             message.field.add(
-                name=called,
+                name=field,
                 number=number,
-                label=field_type.LABEL_REPEATED if called in _LISTS else field_type.LABEL_OPTIONAL,
-                # Text that is not UTF-8 would be refused as a string.
-                type=field_type.TYPE_BYTES if called in _TEXTS else field_type.TYPE_INT64,
+                label=field_type.LABEL_REPEATED if field in _LISTS else field_type.LABEL_OPTIONAL,
+                # A string field would reject text that is not UTF-8.
+                type=field_type.TYPE_BYTES if field in _TEXTS else field_type.TYPE_INT64,
             )
     pool = descriptor_pool.DescriptorPool()
     pool.AddSerializedFile(file.SerializeToString())

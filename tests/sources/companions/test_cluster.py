@@ -23,10 +23,10 @@ from timeline.records.profiler_tables import (
     ParallelTimes,
     ProfilerTables,
 )
-from timeline.sources.beside.cluster import read_cluster
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.step_trace import read_step_trace
+from timeline.sources.companions.cluster import read_cluster
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.step_trace import read_step_trace
 
 PIPELINE = "ascend_cluster_analyse_pipeline-parallel_2_4_0.csv"
 ROUNDING_NS = 100
@@ -223,7 +223,7 @@ def test_damage_in_links_and_ops_is_counted_with_its_line(tmp_path: Path) -> Non
     tables, damage = read(tmp_path)
     assert tables.of(LinkSums).step.tolist() == [1]
     assert sorted(damage) == [
-        "hccl_raw_0.csv: cells that hold no JSON object, the first at line 4",
+        "hccl_raw_0.csv: cells without a JSON object, the first at line 4",
         "hccl_raw_0.csv: communication ops that cannot be read, the first at line 3",
         "hccl_raw_0.csv: links that cannot be read, the first at line 3",
         "hccl_raw_0.csv: rows without a step, the first at line 2",

@@ -23,9 +23,9 @@ from simulator.writers.mindspore.tables.memory_graphs import (
 from timeline.analysis.memory import NO_NODE, MemoryUse, find_node, memory_use
 from timeline.records.profiler_tables import MemoryGraphs, MemoryTensors, ProfilerTables
 from timeline.records.tables import Omission
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import NumberedFile
-from timeline.sources.beside.memory_graphs import read_memory_graphs
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import NumberedFile
+from timeline.sources.companions.memory_graphs import read_memory_graphs
 
 MB = 1 << 20
 SIX_NODES = GraphMemory(

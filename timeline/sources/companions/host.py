@@ -1,4 +1,4 @@
-"""Host events and counters that MindSpore 2 recorded beside a capture, on the clock of that."""
+"""Host events and counters recorded by MindSpore 2, converted to the clock of the capture."""
 
 from __future__ import annotations
 
@@ -19,30 +19,32 @@ from timeline.records.clock import EARLIEST_WALL_NS, Clock
 from timeline.records.joining import join_records
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import HostEvents, OmissionCode, Records
-from timeline.sources.beside.file_kinds import CPU_LAYER, NumberedFile, NumberedFiles
-from timeline.sources.beside.minddata import Samples
 from timeline.sources.common.counters import SIZES, CounterBuilder
-from timeline.sources.common.decimals import moments_ns, whole_number, whole_numbers
+from timeline.sources.common.decimals import parse_times_ns, whole_number, whole_numbers
 from timeline.sources.common.device_clock import read_start_info_offset_ns
 from timeline.sources.common.export_files import find_sessions
 from timeline.sources.common.losses import LossLog, LostRows, counted_losses
+from timeline.sources.companions.file_kinds import CPU_LAYER, NumberedFile, NumberedFiles
+from timeline.sources.companions.minddata import Samples
 from timeline.sources.decoders.csv_blocks import RowShape, read_blocks, read_lines
 from timeline.sources.decoders.json_values import read_json, read_json_value
 from timeline.sources.source import ReadRequest
 
 MOST_DRIFT_NS = 3600 * 10**9
-"""How far the steady and the raw clock of a host are apart at most: months of corrections."""
+"""The most by which the steady and the raw clock of a host drift apart, after months."""
 
 
 @dataclass
 class HostClock:
-    """The relation of the steady clock of a host, its raw clock and wall time.
+    """The relation of a host's steady clock, its raw clock and wall time.
 
-    wall: whether the records hold wall time; otherwise they are on the raw monotonic clock.
-    steady_ns, raw_ns: what turns either clock into wall time, None if unknown. A raw
-    clock is never corrected; a steady one is, so the two drift apart while a host runs. span_ns:
-    the first and the last time of the records: a steady time that has to be taken for a raw one,
-    and lies further than they can drift apart from those, is on no clock that is known.
+    A steady clock is corrected while a host runs, a raw clock is not, so the two drift apart. If
+    their offset is unknown, a steady time is taken for a raw one, unless it is further than
+    `MOST_DRIFT_NS` from the records: then its clock is unknown.
+
+    wall: whether the records hold wall time; otherwise they are on the raw clock. steady_ns,
+    raw_ns: wall time minus either clock, None if unknown. span_ns: the first and the last time of
+    the records.
     """
 
     wall: bool
@@ -50,13 +52,13 @@ class HostClock:
     raw_ns: int | None
     span_ns: tuple[int, int] | None = None
     drifted: bool = field(default=False, init=False)
-    """Whether a steady time had to be taken for a raw one."""
+    """Whether a steady time has been taken for a raw one."""
 
     def shift(self, time_ns: Int64) -> tuple[Int64, Bool]:
         """Return the shift of each time to the clock of the records, and whether it is known.
 
-        A time is wall time if it is too large to count from the start of a host: versions of
-        MindSpore write the same columns from either clock.
+        A time is wall time if it is too large to count from the start of a host, since versions of
+        MindSpore write the same columns on either clock.
         """
         is_wall = time_ns >= EARLIEST_WALL_NS
         is_steady = ~is_wall & (time_ns != NO_TIME)
@@ -77,21 +79,21 @@ class HostClock:
             far |= moved_ns < self.span_ns[0] - MOST_DRIFT_NS
             far |= moved_ns > self.span_ns[1] + MOST_DRIFT_NS
         self.drifted |= mixed and bool((is_steady & ~far).any())
-        moved = np.where(is_wall, from_wall or 0, np.where(is_steady, from_steady or 0, 0))
-        known = (
+        shift_ns = np.where(is_wall, from_wall or 0, np.where(is_steady, from_steady or 0, 0))
+        is_known = (
             ~(is_wall | is_steady)
             | (is_wall & (from_wall is not None))
             | (is_steady & (from_steady is not None) & ~far)
         )
-        return moved.astype(np.int64), known
+        return shift_ns.astype(np.int64), is_known
 
 
 def read_host_clock(
     records: Records, clock: Clock, directories: tuple[Path, ...], lost: LostRows
 ) -> HostClock:
-    """Relate the clocks by the capture's own and the files around it.
+    """Relate the clocks by the clock of the capture and files in its directories.
 
-    directories: the capture's own first, then those around it, which it may share with other ranks.
+    directories: that of the capture first, then its parents, which other ranks may share.
     """
     steady_ns, raw_ns = None, clock.wall_offset_ns
     with lost.reading(directories[0] if directories else Path()):
@@ -104,16 +106,16 @@ def read_host_clock(
 
 
 def _span_ns(records: Records) -> tuple[int, int] | None:
-    """Return the first and last start on the device; None if nothing is known of it."""
+    """Return the first and last start of tasks, else of ops, else of steps; None without any."""
     for table in (records.tasks, records.ops, records.steps):
-        known = table.start_ns[table.start_ns != NO_TIME]
-        if len(known):
-            return int(known.min()), int(known.max())
+        start_ns = table.start_ns[table.start_ns != NO_TIME]
+        if len(start_ns):
+            return int(start_ns.min()), int(start_ns.max())
     return None
 
 
 def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
-    """Return diff_time (us) of MindSpore 2.3 and 2.4: wall time less its steady clock."""
+    """Return wall time minus the steady clock from diff_time (us) of MindSpore 2.3 and 2.4."""
     for directory in directories:
         path = directory / f"profiler_info_{rank}.json"
         if path.is_file():
@@ -125,9 +127,9 @@ def _steady_offset_ns(directories: tuple[Path, ...], rank: int) -> int | None:
 
 
 def _raw_offset_ns(capture: Path) -> int | None:
-    """Return the raw clock's offset in start_info of msprof, inside a framework's capture."""
+    """Return wall time minus the raw clock from start_info of msprof in a framework's capture."""
     paths = (path / "host" / "start_info" for path in find_sessions(capture))
-    for path in (one for one in paths if one.exists()):
+    for path in filter(Path.exists, paths):
         offset_ns = read_start_info_offset_ns(path)
         if offset_ns is not None and offset_ns >= EARLIEST_WALL_NS:
             return offset_ns
@@ -135,7 +137,7 @@ def _raw_offset_ns(capture: Path) -> int | None:
 
 
 LAYER = "Host Info"
-_BEGIN, _END, _MOMENT = "0", "1", "2"
+_BEGIN, _END, _INSTANT = "0", "1", "2"
 _TIME, _MEMORY = "time_stamp(us)", "memory_usage(kB)"
 _WORDS = ("tid", "pid", "module_name", "event", "stage", "start_end")
 _Key = tuple[str, str, str, str]
@@ -144,7 +146,7 @@ _Key = tuple[str, str, str, str]
 
 @dataclass
 class HostStages:
-    """Stages with a start and an end, and samples of the memory of the process."""
+    """Stages of the host process with start and end, and samples of its memory."""
 
     path: Path
     rows: list[tuple[_Key, int, int]] = field(default_factory=list)
@@ -155,7 +157,7 @@ class HostStages:
     """Times in ns and sizes in bytes."""
 
     def events(self, strings: StringPool) -> HostEvents:
-        """Return the stages as host events: their level is the module."""
+        """Return the stages as host events, with their module as the level."""
         keys, starts_ns, ends_ns = zip(*self.rows, strict=True) if self.rows else [()] * 3
         threads, processes, modules, names = zip(*keys, strict=True) if keys else [()] * 4
         return HostEvents.of(
@@ -175,19 +177,20 @@ def _ids(texts: Sequence[str]) -> Int64:
 
 
 def read_host_stages(path: Path, damage: LossLog, *, paired: bool = True) -> HostStages:
-    """Read one row per begin, end or moment of a stage, in the order in which they were written.
+    """Read a table with a row for each begin, end or instant of a stage, in order of writing.
 
     paired: whether stages are wanted, not only samples of memory.
 
     Raises:
-        SourceError: the file cannot be read, or has no times.
+        SourceError: the file cannot be read, or has no column of times.
     """
     stages = HostStages(path)
     rows: list[tuple[int, int, str, str, str, str, str, str]] = []
     samples = [stages.memory]
     for block in read_blocks(path, None, (_TIME,), damage, RowShape.FULL):
-        time_ns, size_bytes = moments_ns(block.cells(_TIME)), block.reals(_MEMORY)[0] * SIZES["kB"]
-        sampled, timed = size_bytes > 0, time_ns > 0  # a row that was not sampled holds zero
+        time_ns = parse_times_ns(block.cells(_TIME))
+        size_bytes = block.reals(_MEMORY)[0] * SIZES["kB"]
+        sampled, timed = size_bytes > 0, time_ns > 0  # a row without a sample holds 0
         samples.append((time_ns[sampled & timed], size_bytes[sampled & timed]))
         damage.add_lines("samples of memory without a time", block.lines[sampled & ~timed])
         words = [block.texts(name) for name in _WORDS]
@@ -204,17 +207,17 @@ def _pair(
     rows: Sequence[tuple[int, int, str, str, str, str, str, str]],
     damage: LossLog,
 ) -> None:
-    """Join each end to the last open begin of its stage on its thread."""
+    """Pair each end with the last open begin of the same stage and thread."""
     opened: dict[_Key, list[tuple[int, int]]] = defaultdict(list)
     for time, line, thread, process, module, event, stage, kind in rows:
         key = (thread, process, module, f"{event}::{stage}" if stage else event)
         if time == NO_TIME:
             damage.add("rows without a valid time", f"line {line}")
         elif time <= 0:
-            continue  # only memory was recorded
+            continue  # a row with memory only
         elif kind == _BEGIN:
             opened[key].append((time, line))
-        elif kind == _MOMENT:
+        elif kind == _INSTANT:
             stages.rows.append((key, time, time))
         elif kind == _END and opened[key]:
             stages.rows.append((key, opened[key].pop()[0], time))
@@ -222,12 +225,12 @@ def _pair(
             damage.add("ends of stages without a begin", f"line {line}")
         elif kind:
             damage.add("rows that neither begin nor end", f"line {line}")
-    left = sorted(line for begins in opened.values() for _, line in begins)
-    damage.add_lines("begins of stages without an end", np.array(left, np.int64))
+    unended = sorted(line for begins in opened.values() for _, line in begins)
+    damage.add_lines("begins of stages without an end", np.array(unended, np.int64))
 
 
 def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
-    """Read the trace that MindSpore makes of the table; times are whole microseconds.
+    """Read the trace that MindSpore derives from the table, with times in whole microseconds.
 
     Raises:
         SourceError: the file cannot be read, or holds no list of events.
@@ -240,8 +243,8 @@ def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
     stages = HostStages(path)
     events = [(at, event) for at, event in enumerate(document) if isinstance(event, dict)]
     drawn = [(at, event) for at, event in events if event.get("ph") in ("X", "i", "I")]
-    start_ns = moments_ns([_text(event, "ts").encode() for _, event in drawn])
-    length_ns = moments_ns([(_text(event, "dur") or "0").encode() for _, event in drawn])
+    start_ns = parse_times_ns([_text(event, "ts").encode() for _, event in drawn])
+    length_ns = parse_times_ns([(_text(event, "dur") or "0").encode() for _, event in drawn])
     times = zip(start_ns.tolist(), length_ns.tolist(), strict=True)
     for (at, event), (start, length) in zip(drawn, times, strict=True):
         if start == NO_TIME or length < 0:
@@ -251,7 +254,7 @@ def read_host_timeline(path: Path, damage: LossLog) -> HostStages:
         stages.rows.append((key, start, start + length))
     for at, event in enumerate(document):
         if not isinstance(event, dict):
-            damage.add("entries that are no events", f"event {at}")
+            damage.add("entries that are not events", f"event {at}")
         elif event.get("ph") == "B":
             damage.add("begins of stages without an end", f"event {at}")
     return stages
@@ -268,15 +271,14 @@ _NS_IN_MS = 1_000_000
 def read_cpu_operators(path: Path, strings: StringPool, damage: LossLog) -> HostEvents:
     """Read one line per operator: name;kind;start,length,thread start,length,thread ...
 
-    Starts are ns of the host's steady clock, lengths ms. A length is written from a float32, so
-    its end is exact to the digits that are there.
+    Starts are ns of the host's steady clock, lengths are ms, written from a float32.
 
     Raises:
         SourceError: the file cannot be read.
     """
     names: list[str] = []
     calls: list[int] = []
-    lines_of: list[int] = []
+    line_of_run: list[int] = []
     cells: list[bytes] = []
     for lines in read_lines(path, damage):
         for at, line in enumerate(lines.numbers.tolist()):
@@ -286,11 +288,11 @@ def read_cpu_operators(path: Path, strings: StringPool, damage: LossLog) -> Host
             name, *rest = text.rsplit(b";", 2)
             runs = [run.split(b",") for run in rest[-1].split()] if len(rest) == 2 else []
             whole = [run for run in runs if len(run) == 3]
-            if lost := len(runs) - len(whole) or int(not runs):
-                damage.add("cut or wrong runs", f"line {line}", lost)
+            if damaged := len(runs) - len(whole) or int(not runs):
+                damage.add("cut or wrong runs", f"line {line}", damaged)
             names.append(name.decode("utf-8", "replace").strip())
             calls.append(len(whole))
-            lines_of += [line] * len(whole)
+            line_of_run += [line] * len(whole)
             for run in whole:
                 cells += run
     start_ns, good = whole_numbers(cells[0::3], int(NO_TIME))
@@ -307,7 +309,7 @@ def read_cpu_operators(path: Path, strings: StringPool, damage: LossLog) -> Host
         thread=thread,
         name=np.repeat(strings.codes(names), calls),
     ).take(good)
-    damage.add_lines("runs without a valid time", np.array(lines_of, np.int64)[~good])
+    damage.add_lines("runs without a valid time", np.array(line_of_run, np.int64)[~good])
     return events
 
 
@@ -327,15 +329,16 @@ def with_mindspore_host(
     samples: Sequence[Samples],
     wanted: ReadRequest,
 ) -> Records:
-    """Return the records with the host events and counters of the layers that are wanted.
+    """Add the host events and counters of the wanted layers to records.
 
-    Rows on a clock that nothing relates to the records are left out and counted. Operators that
-    the capture's own timeline has are moved to that clock, and not read again.
+    Rows on a clock that cannot be related to the records are left out and counted. If the timeline
+    of the capture holds CPU operators, they are moved to the clock of the records, and not read
+    again from their file.
 
     Args:
-        operators: the rows of these operators among the host events.
-        directories: where files that relate the clocks of the host may lie.
-        samples: those of counters that other files hold.
+        operators: the rows of CPU operators among the host events.
+        directories: directories with files that may relate the clocks of the host.
+        samples: samples of counters from other files.
     """
     lost = LostRows(records.rank)
     host_clock = read_host_clock(records, clock, directories, lost)
@@ -350,16 +353,17 @@ def with_mindspore_host(
         ]
     if Layer.COUNTERS in wanted.layers:
         reading.read_memory()
-        for one in samples:
-            reading.add_samples(one)
+        for of_counter in samples:
+            reading.add_samples(of_counter)
     return join_records([records, reading.records()])
 
 
 def _move_operators(records: Records, rows: Rows, clock: HostClock) -> Records:
+    """Move host events without wall time to the clock of the records."""
     start_ns, end_ns = records.host.start_ns.copy(), records.host.end_ns.copy()
     steady = rows[(start_ns[rows] != NO_TIME) & (start_ns[rows] < EARLIEST_WALL_NS)]
-    shift_ns, known = clock.shift(start_ns[steady])
-    steady, shift_ns = steady[known], shift_ns[known]
+    shift_ns, is_known = clock.shift(start_ns[steady])
+    steady, shift_ns = steady[is_known], shift_ns[is_known]
     start_ns[steady] += shift_ns
     end_ns[steady] += shift_ns
     return replace(records, host=replace(records.host, start_ns=start_ns, end_ns=end_ns))
@@ -376,19 +380,19 @@ class _Reading:
     events: list[HostEvents] = field(default_factory=list)
     counters: CounterBuilder = field(default_factory=CounterBuilder)
     _without_clock: Counter[str] = field(default_factory=Counter)
-    """Rows on a clock that nothing relates to the records, by file."""
+    """Number of rows on an unknown clock by file."""
 
     def records(self) -> Records:
-        """Return all that was read."""
+        """Return the records that were read, with omissions and warnings."""
         strings, rank = self.capture.strings, self.capture.rank
         series, samples = self.counters.tables(strings)
         untimed = {
-            f"rows of {name} on a clock that nothing relates to the records": rows
+            f"rows of {name} on a clock that cannot be related to the records": rows
             for name, rows in self._without_clock.items()
         }
         warning = (
-            f"rank {rank}: what MindSpore timed by the host's steady clock is placed as if by its "
-            "raw clock; it is off by as much as the host's time was corrected since it started."
+            f"rank {rank}: MindSpore's times on the host's steady clock are placed as if on its "
+            "raw clock; they are off by all corrections of the host's time since it started."
         )
         omissions = [
             replace(omission, layers=HOST_LAYERS | {Layer.COUNTERS})
@@ -416,7 +420,7 @@ class _Reading:
         if stages := self._stages:
             self._add_events(stages.path, stages.events(strings))
         for path in self._paths(NumberedFile.DATASET, NumberedFile.DATASET_OF_ANY):
-            # Sums of operations of MindData: they have no times, and repeat the stages.
+            # Sums over operations of MindData have no times, and repeat the stages.
             with self.lost.reading(path) as damage:
                 rows = sum(map(len, read_blocks(path, None, (), damage, RowShape.FULL)))
                 reason = f"rows of {path.name}, which are sums without a time"
@@ -435,23 +439,23 @@ class _Reading:
 
     @cached_property
     def _stages(self) -> HostStages | None:
-        """The stages, from the table if it is there, else from the timeline made of it."""
+        """The stages, from the table if there is one, else from the timeline derived from it."""
         for path in self._paths(NumberedFile.HOST_STAGES, NumberedFile.HOST_TIMELINE):
             is_table = path in self.files.get(NumberedFile.HOST_STAGES, ())
             with self.lost.reading(path) as damage:
                 return (read_host_stages if is_table else read_host_timeline)(path, damage)
-            break
+            break  # a damaged table is not replaced by the timeline
         return None
 
     def _add_events(self, path: Path, events: HostEvents) -> None:
-        shift_ns, known = self.clock.shift(events.start_ns)
-        self._without_clock[path.name] += int((~known).sum())
+        shift_ns, is_known = self.clock.shift(events.start_ns)
+        self._without_clock[path.name] += int((~is_known).sum())
         start_ns, end_ns = events.start_ns + shift_ns, events.end_ns + shift_ns
-        self.events.append(replace(events, start_ns=start_ns, end_ns=end_ns).take(known))
+        self.events.append(replace(events, start_ns=start_ns, end_ns=end_ns).take(is_known))
 
     def add_samples(self, samples: Samples) -> None:
-        """Add samples of a counter, on the clock of the records."""
+        """Add samples of a counter after moving them to the clock of the records."""
         path, group, name, unit, time_ns, values = samples
-        shift_ns, known = self.clock.shift(time_ns)
-        self._without_clock[path.name] += int((~known).sum())
-        self.counters.add(group, name, unit, (time_ns + shift_ns)[known], values[known])
+        shift_ns, is_known = self.clock.shift(time_ns)
+        self._without_clock[path.name] += int((~is_known).sum())
+        self.counters.add(group, name, unit, (time_ns + shift_ns)[is_known], values[is_known])

@@ -1,4 +1,4 @@
-"""The profiler's own sums of steps, operators and communication, to compare a capture with."""
+"""The profiler's own sums of steps, operators and communication, for comparison with a capture."""
 
 from __future__ import annotations
 
@@ -16,7 +16,11 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure, ParallelTimes, VendorFigures, VendorLinks
 from timeline.records.tables import Records
-from timeline.sources.beside.communication import (
+from timeline.sources.common.counters import select_device_rows
+from timeline.sources.common.decimals import parse_times_ns
+from timeline.sources.common.losses import LossLog, LostRows
+from timeline.sources.common.overlap_analysis import MEASURES, OVERLAP_PROCESS, sum_segments
+from timeline.sources.companions.communication import (
     MeasuredOps,
     read_link_file,
     read_link_table,
@@ -24,11 +28,7 @@ from timeline.sources.beside.communication import (
     read_op_table,
     with_moved_bytes,
 )
-from timeline.sources.beside.file_kinds import ExportKind, Use
-from timeline.sources.common.counters import select_device_rows
-from timeline.sources.common.decimals import moments_ns
-from timeline.sources.common.losses import LossLog, LostRows
-from timeline.sources.common.overlap_analysis import MEASURES, OVERLAP_PROCESS, sum_segments
+from timeline.sources.companions.file_kinds import ExportKind, Use
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, read_blocks
 from timeline.sources.files.opened import find_file, open_profile_file
 
@@ -36,16 +36,17 @@ if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
 
 STEP_SUM_NS = 25
-"""How far sums of floats over the segments of a step are off."""
+"""The error of sums in step_trace_time.csv, which are float sums over the segments of a step."""
 DATABASE_NS = 2
+"""The error of sums of steps in a database."""
 OPERATOR_SUM_NS = 5
-"""Of few operators; of many, one for each: tables and databases round each to whole ns."""
+"""The least error of sums in op_statistic; that of many operators is 1 ns each, for rounding."""
 MOST_US = 1e12
-"""No time is longer: that is 11 days."""
+"""The longest plausible time: 11 days."""
 _DEVICE = "Device_id"
 _STEPS = ("Step", "Step ID", "Step Id")
 _OF_COMMUNICATION = frozenset({"HCCL", "COMMUNICATION"})
-"""Cores of op_statistic that are no operators which compute."""
+"""Core types of op_statistic that communicate instead of computing."""
 _OPERATOR_COLUMNS = ("OP Type", "Core Type", "Count", "Total Time(us)")
 _STEP_SUMS = {
     "computing_ns": ("Computing", "computing"),
@@ -60,14 +61,15 @@ _STEP_SUMS = {
     ),
     "preparing_ns": ("Preparing", "preparing"),
 }
-"""By the column that it fills, what step_trace_time.csv and databases call a time; first those of
-MEASURES, in their order."""
+"""The names of times in step_trace_time.csv and in databases, by column of ParallelTimes; the first
+are those of MEASURES, in the same order."""
 
 
 def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelTimes:
-    """Read step_trace_time.csv: how each step's device time is spent, in microseconds.
+    """Read step_trace_time.csv: the parts of each step's device time, in microseconds.
 
-    Sums that name no device are of all devices of the capture, so with a device they are not read.
+    Rows without a device are sums over all devices of the capture, so they are skipped if `device`
+    is not None.
 
     Raises:
         SourceError: the file cannot be read, or is another table.
@@ -79,49 +81,48 @@ def read_step_sums(path: Path, device: int | None, damage: LossLog) -> ParallelT
         of_device = select_device_rows(block, device)
         if device is not None and _DEVICE not in block:
             of_device[:] = False
-        given = np.array([text not in NOT_GIVEN for text in block.texts(step)], np.bool_)
-        strange = of_device & given & (steps < 0)
-        damage.add_lines("rows whose step is no number", block.lines[strange])
+        is_given = np.array([text not in NOT_GIVEN for text in block.texts(step)], np.bool_)
+        strange = of_device & is_given & (steps < 0)
+        damage.add_lines("rows whose step is not a number", block.lines[strange])
         of_device &= ~strange
         values = {}
         for field, (name, _) in _STEP_SUMS.items():
             if name in block:
-                values[field], given = block.reals(name)
-                bad = of_device & given & ~_are_times(values[field])
+                values[field], is_given = block.reals(name)
+                bad = of_device & is_given & ~_are_times(values[field])
                 if name in MEASURES:
-                    damage.add_lines("values that are no times", block.lines[bad])
+                    damage.add_lines("values that are not times", block.lines[bad])
         parts.append(_step_times(values, steps).take(of_device))
     return ParallelTimes.concat(parts)
 
 
 def find_busy_devices(directory: Path) -> list[int]:
-    """Return the devices that computed or communicated, as the table of steps says, ascending.
+    """Return the devices that computed or communicated by the table of steps, ascending.
 
-    None if there is no table, or one that names no devices, which is of one.
+    Empty if there is no table, or if it has no column of devices because there is only one.
 
     Raises:
         SourceError: the table cannot be read, or is another one.
     """
-    path, found = find_file(directory, "step_trace_time.csv"), set[int]()
+    path, devices = find_file(directory, "step_trace_time.csv"), set[int]()
     for block in read_blocks(path, None, tuple(MEASURES), LossLog(path)) if path else ():
         if _DEVICE in block:
             busy = [block.reals(name)[0] > 0 for name in ("Computing", "Communication")]
-            found |= {*block.integers(_DEVICE, NO_ID)[busy[0] | busy[1]].tolist()}
+            devices |= {*block.integers(_DEVICE, NO_ID)[busy[0] | busy[1]].tolist()}
     if path is None and (path := find_file(directory, "analysis.db")):
         from timeline.sources.decoders.sqlite import open_database
 
         with open_database(path) as database:
             if database.has("StepTraceTime", "deviceId", "computing", "communication"):
                 times = database.floats("StepTraceTime", {"computing": 0.0, "communication": 0.0})
-                devices = database.integers("StepTraceTime", {"deviceId": NO_ID})["deviceId"]
-                found |= {
-                    *devices[(times["computing"] > 0) | (times["communication"] > 0)].tolist()
-                }
-    return sorted(found - {NO_ID})
+                device_of_row = database.integers("StepTraceTime", {"deviceId": NO_ID})["deviceId"]
+                is_busy = (times["computing"] > 0) | (times["communication"] > 0)
+                devices |= {*device_of_row[is_busy].tolist()}
+    return sorted(devices - {NO_ID})
 
 
 def read_step_table(database: Database, device: int | None) -> ParallelTimes:
-    """Read StepTraceTime of a database, which says the same as step_trace_time.csv."""
+    """Read StepTraceTime of a database, which has the content of step_trace_time.csv."""
     names = {name: field for field, (_, name) in _STEP_SUMS.items()}
     if not database.has("StepTraceTime", *tuple(names)[: len(MEASURES)]):
         return ParallelTimes.empty()
@@ -134,6 +135,7 @@ def read_step_table(database: Database, device: int | None) -> ParallelTimes:
 
 
 def _step_times(values_us: dict[str, Float64], steps: Int64) -> ParallelTimes:
+    """Build ParallelTimes from times in us, NO_TIME where one is implausible."""
     columns = {"step": steps}
     for field, values in values_us.items():
         good = _are_times(values)
@@ -145,20 +147,20 @@ def _step_times(values_us: dict[str, Float64], steps: Int64) -> ParallelTimes:
 def step_figures(
     times: ParallelTimes, path: Path, tolerance_ns: int, strings: StringPool
 ) -> VendorFigures:
-    """Return a row for each part of device time that a file gives of a step.
+    """Return a figure for each part of device time of each step in a file.
 
-    Writers call the only step of a capture without steps 0, or nothing.
+    If a capture has no steps, writers give its only row the step 0 or none.
     """
     fields = dict(zip(MEASURES.values(), _STEP_SUMS, strict=False))
     values = np.concatenate([getattr(times, field) for field in fields.values()])
-    given = values != NO_TIME
-    count = int(np.count_nonzero(given))
+    is_given = values != NO_TIME
+    count = int(np.count_nonzero(is_given))
     return VendorFigures.of(
         count,
-        measure=np.repeat(list(fields), len(times))[given],
+        measure=np.repeat(list(fields), len(times))[is_given],
         file=strings.code(path.name),
-        step=np.tile(times.step, len(fields))[given],
-        value_ns=values[given],
+        step=np.tile(times.step, len(fields))[is_given],
+        value_ns=values[is_given],
         tolerance_ns=tolerance_ns,
     )
 
@@ -166,7 +168,7 @@ def step_figures(
 def read_operator_sums(
     paths: Sequence[Path], strings: StringPool, device: int | None, damage: LossLog
 ) -> VendorFigures:
-    """Read the slices of op_statistic: how long the operators of each type computed.
+    """Read the slices of op_statistic: the computing time of the operators of each type.
 
     Raises:
         SourceError: a file cannot be read, or is another table.
@@ -190,10 +192,11 @@ def read_operator_sums(
 
 
 def _operator_sums(block: Block, of_device: Bool, damage: LossLog) -> list[tuple[str, int, int]]:
-    totals, given = block.reals("Total Time(us)")
+    """Return type, count and total time in ns of the rows of computing operators."""
+    totals, is_given = block.reals("Total Time(us)")
     counts = block.integers("Count", 1)
     good = _are_times(totals) & (counts >= 0) & (counts < MOST_US)
-    damage.add_lines("values that are no times", block.lines[of_device & given & ~good])
+    damage.add_lines("values that are not times", block.lines[of_device & is_given & ~good])
     of_device = of_device & good
     rows = zip(
         of_device.tolist(),
@@ -238,16 +241,17 @@ _decode_names = msgspec.json.Decoder(_Names).decode
 def read_overlap_events(
     path: Path, file: str, device: int | None, strings: StringPool
 ) -> VendorFigures:
-    """Read the sums of the Overlap Analysis in a small trace that is not read otherwise.
+    """Sum the Overlap Analysis in a small trace of which nothing else is read.
 
     Args:
-        file: what the trace is called, of which this may be a slice.
-        device: the one whose processes are meant; None is all.
+        path: the trace, or one slice of it.
+        file: the name of the trace, for people.
+        device: the device to read; None for all.
 
     Raises:
         SourceError: the file cannot be read, or is not a trace.
     """
-    from timeline.sources.common.trace_names import device_of  # which decodes traces
+    from timeline.sources.common.trace_names import device_of  # imports the decoders of traces
 
     try:
         with open_profile_file(path) as stream:
@@ -260,27 +264,28 @@ def read_overlap_events(
             and (device is None or device_of(event.pid) == device)
         }
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(path, f"is no trace: {error}.") from error
+        raise SourceError(path, f"is not a trace: {error}.") from error
     lengths: dict[Measure, list[bytes]] = {measure: [] for measure in MEASURES.values()}
     for event in events:
         if event.pid in processes and event.name in MEASURES and len(bytes(event.dur)):
             lengths[MEASURES[event.name]].append(bytes(event.dur))
-    parts = {measure: moments_ns(texts) for measure, texts in lengths.items()}
+    parts = {measure: parse_times_ns(texts) for measure, texts in lengths.items()}
     if any((lengths_ns == NO_TIME).any() for lengths_ns in parts.values()):
         raise SourceError(path, "has events of Overlap Analysis without a valid length.")
     return sum_segments(parts, f"Overlap Analysis of {file}", NO_ID, strings)
 
 
-# -- all of them -----------------------------------------------------------------------------------
+# -- all files -------------------------------------------------------------------------------------
 
 
 def with_measures(
     records: Records, files: Mapping[ExportKind, tuple[Path, ...]], device: int | None
 ) -> Records:
-    """Add the figures and links of the profiler, and what communication ops moved, to records.
+    """Add the profiler's figures and links, and the bytes moved by communication ops, to records.
 
-    A file that cannot be read at all is left out and counted. device: the one whose rows are
-    wanted; None is all.
+    A file that cannot be read at all is left out and counted.
+
+    device: the device to read; None for all.
     """
     reading = _Reading(records, device)
     for kind, paths in files.items():
@@ -312,14 +317,14 @@ def with_measures(
 
 
 class _Reading:
-    """Figures, links and losses while the files are read."""
+    """The figures, links and losses collected while the files are read."""
 
     def __init__(self, records: Records, device: int | None) -> None:
         self.records, self.device, self.lost = records, device, LostRows(records.rank)
         self.figures, self.links = [records.vendor], [records.vendor_links]
 
     def read_database(self, path: Path) -> None:
-        """Read the step sums, ops and links of analysis.db."""
+        """Read step sums, ops and links of a database such as analysis.db."""
         from timeline.sources.decoders.sqlite import open_database
 
         with open_database(path) as database:
@@ -335,7 +340,7 @@ class _Reading:
         self.figures.append(step_figures(times, path, tolerance_ns, self.records.strings))
 
     def add_ops(self, measured: MeasuredOps, path: Path) -> None:
-        """Add the figures of ops, and to the ops what they moved."""
+        """Add the figures of measured ops, and their moved bytes to the ops of the records."""
         if self.device is not None:
             measured = measured.of_ops(self.records.ops)
         if len(measured):
@@ -344,7 +349,7 @@ class _Reading:
             self.records = replace(self.records, ops=ops)
 
     def add_links(self, links: VendorLinks) -> None:
-        """Add links; where the files are of several devices, those that begin at the rank."""
+        """Add links; if the files hold several devices, only those that begin at this rank."""
         if self.device is not None:
             links = links.take(links.source_rank == self.records.rank)
         self.links.append(links)

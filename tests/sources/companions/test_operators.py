@@ -27,9 +27,9 @@ from timeline.records.profiler_tables import (
     ProfilerTables,
     RunLevel,
 )
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.operators import read_operators
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.operators import read_operators
 
 Rows = list[dict[str, Any]]
 
@@ -305,5 +305,5 @@ def test_lines_that_describe_nothing_are_counted(tmp_path: Path) -> None:
     assert (row["kind"], row["blocks"], row["task"], row["stream"]) == ("Add", 2, 7, 0)
     assert omissions == [
         f"{graph.name}: lines without op_name, the first at line 2",
-        f"{tasks.name}: lines that are no task, the first at line 2",
+        f"{tasks.name}: lines that are not a task, the first at line 2",
     ]

@@ -12,7 +12,8 @@ from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import FLOAT_NOT_GIVEN
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
     Cell,
     TablesBuilder,
     Unit,
@@ -20,7 +21,6 @@ from timeline.sources.beside.delimited import (
     read_table,
     read_texts,
 )
-from timeline.sources.common.losses import LossLog
 
 
 class Checkpoints(ColumnTable):

@@ -1,4 +1,4 @@
-"""Files with the profiler's measurements of communication ops and links."""
+"""The profiler's measurements of communication ops and links, in files and databases."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import Measure, VendorFigures, VendorLinks
 from timeline.records.tables import CommunicationOps
-from timeline.sources.beside.delimited import table_of_rows
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import table_of_rows
 from timeline.sources.decoders.json_values import mend_json
 from timeline.sources.files.opened import read_whole_file
 
@@ -26,25 +26,27 @@ if TYPE_CHECKING:
     from timeline.sources.decoders.sqlite import Database
 
 ELAPSED_NS = 1
+"""The error of the length of an op."""
 _MOST = 1 << 53
-"""No size in bytes and no time in ns is larger: that is 9 PB and 104 days."""
+"""The largest plausible size in bytes and time in ns: 9 PB and 104 days."""
 _ALL_OPS = "Total Op Info"
-"""The name of the sum of all ops."""
+"""The name of the sum over all ops."""
 _OVER_NETWORK, _OVER_BUS = "RDMA", "SDMA"
 _LOCAL = "LOCAL"
 _STEP = re.compile(r"step(\d{1,18})")
 _PICK = re.compile(r".*-(?:top\d*|bottom\d*|middle)")
-"""Single ops that the profiler picks out of those of a kind."""
+"""Names of single ops that the profiler picks out of a kind."""
 _TOTAL = "-total"
+"""The ending of names of sums over a kind of op."""
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})")
 
 
 class MeasuredOps(ColumnTable):
     """Communication ops as the profiler measured them.
 
-    group: its number or name, NO_NAME without one. start_ns: to a quarter of a microsecond, NO_TIME
-    where it is not given. waited_ns, transfer_ns: while its tasks waited for a signal of another
-    rank, and moved data. moved_bytes: sent over all links, NO_ID where no link is given.
+    group: its number or name, or NO_NAME. start_ns: exact to a quarter of a us, or NO_TIME.
+    waited_ns, transfer_ns: time in which its tasks waited for signals of other ranks, and moved
+    data. moved_bytes: the sum over all links, NO_ID if no link is listed.
     """
 
     name: Codes = column(np.int32)
@@ -57,16 +59,16 @@ class MeasuredOps(ColumnTable):
     moved_bytes: Int64 = column(np.int64)
 
     def of_ops(self, ops: CommunicationOps) -> MeasuredOps:
-        """Return those that some ops are, by name and start within a microsecond."""
+        """Return the measured ops that are among `ops`, by name and start within a microsecond."""
         starts_us = (ops.start_ns // 1000).tolist()
-        known = set(zip(ops.name.tolist(), starts_us, strict=True))
+        keys = set(zip(ops.name.tolist(), starts_us, strict=True))
         rows = zip(self.name.tolist(), (self.start_ns // 1000).tolist(), strict=True)
         return self.take(
-            np.array([any((name, at + off) in known for off in (-1, 0, 1)) for name, at in rows])
+            np.array([any((name, us + off) in keys for off in (-1, 0, 1)) for name, us in rows])
         )
 
     def figures(self, file: str, strings: StringPool) -> VendorFigures:
-        """Return the length of each op."""
+        """Return a figure with the length of each op."""
         return VendorFigures.of(
             len(self),
             measure=Measure.COLLECTIVE,
@@ -102,7 +104,7 @@ class _Link(msgspec.Struct):
     taken_ms: float | None = msgspec.field(name="Transit Time(ms)", default=0.0)
 
 
-_Named = tuple[str, str, str]
+_OpKey = tuple[str, str, str]
 """Name, group and step of an op."""
 _decode_ops = msgspec.json.Decoder(dict[str, dict[str, dict[str, _Op]]]).decode
 _decode_links = msgspec.json.Decoder(dict[str, dict[str, dict[str, dict[str, _Link]]]]).decode
@@ -118,31 +120,31 @@ def read_op_file(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOp
 
 
 def read_op_groups(path: Path) -> dict[str, str]:
-    """Return the group of each op in communication.json by name, of ops whose key has one.
+    """Return groups by name of op in communication.json; ops without a group are left out.
 
     Raises:
         SourceError: the file cannot be read, or holds something else.
     """
-    found: dict[str, str] = {}
+    group_of: dict[str, str] = {}
     for (name, group, _), _ in _entries(path, _decode_ops):
         if group:
-            found.setdefault(name, group)
-    return found
+            group_of.setdefault(name, group)
+    return group_of
 
 
 def read_link_file(path: Path, strings: StringPool, damage: LossLog) -> VendorLinks:
-    """Read communication_matrix.json: what each link moved for all ops of a kind.
+    """Read communication_matrix.json: the sums of each kind of op over each link.
 
     Raises:
         SourceError: the file cannot be read, or holds something else.
     """
-    pairs = _entries(path, _decode_links)
-    links = [(named, *of_pair) for named, links in pairs for of_pair in links.items()]
+    entries = _entries(path, _decode_links)
+    links = [(key, pair, link) for key, pairs in entries for pair, link in pairs.items()]
     return _links(links, strings, damage)
 
 
-def _entries(path: Path, decode: Any) -> Iterator[tuple[_Named, Any]]:
-    """Return the entries of a file, keyed by step, kind and NAME@GROUP; NaN is null."""
+def _entries(path: Path, decode: Any) -> Iterator[tuple[_OpKey, Any]]:
+    """Yield the entries of a file, which are nested by step, kind and NAME@GROUP; NaN is null."""
     data = read_whole_file(path)
     try:
         try:
@@ -150,7 +152,7 @@ def _entries(path: Path, decode: Any) -> Iterator[tuple[_Named, Any]]:
         except msgspec.DecodeError:
             document = decode(mend_json(data))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise SourceError(path, f"does not tell what communication moved: {error}.") from error
+        raise SourceError(path, f"does not hold measures of communication: {error}.") from error
     for step, kinds in document.items():
         for entries in kinds.values():
             for key, entry in entries.items():
@@ -162,7 +164,7 @@ def _entries(path: Path, decode: Any) -> Iterator[tuple[_Named, Any]]:
 
 
 def read_op_table(database: Database, strings: StringPool) -> MeasuredOps:
-    """Read the ops of analysis.db, which says the same as communication.json."""
+    """Read the ops of analysis.db, which has the content of communication.json."""
     measured = ("hccl_op_name", "group_name", "step", "start_timestamp", "elapse_time")
     sizes = ("hccl_op_name", "group_name", "step", "transport_type", "transit_size")
     if not database.has("CommAnalyzerTime", *measured):
@@ -172,22 +174,22 @@ def read_op_table(database: Database, strings: StringPool) -> MeasuredOps:
         query = f"SELECT DISTINCT {', '.join(sizes)} FROM CommAnalyzerBandwidth"
         for *key, transport, size_mb in database.rows(query):
             moved.setdefault(tuple(key), {})[str(transport)] = _Transfers(_real(size_mb))
-    parts = ("wait_time", "transit_time")
-    cells = (*measured, *(one if database.has("CommAnalyzerTime", one) else "0" for one in parts))
+    optional = ("wait_time", "transit_time")
+    parts = (name if database.has("CommAnalyzerTime", name) else "0" for name in optional)
     ops = (
         (
             (str(name), str(group or ""), str(step)),
             _Op(_Times(*map(_real, times)), moved.get((name, group, step), {})),
         )
         for name, group, step, *times in database.rows(
-            f"SELECT {', '.join(cells)} FROM CommAnalyzerTime"
+            f"SELECT {', '.join((*measured, *parts))} FROM CommAnalyzerTime"
         )
     )
     return _measured(ops, strings, database.damage)
 
 
 def read_link_table(database: Database, strings: StringPool) -> VendorLinks:
-    """Read the links of analysis.db, which says the same as communication_matrix.json."""
+    """Read the links of analysis.db, which has the content of communication_matrix.json."""
     columns = ("step", "hccl_op_name", "src_rank", "dst_rank")
     measured = ("transport_type", "transit_size", "transit_time")
     group = "group_name" if database.has("CommAnalyzerMatrix", "group_name") else "''"
@@ -216,9 +218,9 @@ def _real(value: Any) -> float:
 
 
 def _measured(
-    ops: Iterable[tuple[_Named, _Op]], strings: StringPool, damage: LossLog
+    ops: Iterable[tuple[_OpKey, _Op]], strings: StringPool, damage: LossLog
 ) -> MeasuredOps:
-    """Return the ops; one without a length, or with an impossible number, is noted."""
+    """Build the table of ops; count ops without a length or with an impossible number as damage."""
     rows = []
     for (name, group, step), op in ops:
         if name == _ALL_OPS:
@@ -227,18 +229,18 @@ def _measured(
         values = (times.elapsed_ms, times.waited_ms, times.transfer_ms, _moved_mb(op.transfers))
         *lengths_ns, moved_bytes = map(_millionths, values)
         if None in lengths_ns or moved_bytes is None:
-            damage.add("ops without a length, or with a size that is none", f"{name} of {step}")
+            damage.add("ops without a length, or with an invalid size", f"{name} of {step}")
             continue
-        named = strings.code(name), strings.code(group), _step_of(step)
+        key = strings.code(name), strings.code(group), _step_of(step)
         moved_bytes = moved_bytes if op.transfers else NO_ID
-        rows.append((*named, _start_ns(times.start_us), *lengths_ns, moved_bytes))
+        rows.append((*key, _start_ns(times.start_us), *lengths_ns, moved_bytes))
     return table_of_rows(MeasuredOps, rows)
 
 
 def _moved_mb(transfers: Mapping[str, _Transfers]) -> float | None:
-    """Return all that an op moved: SDMA is the sum of all buses, RDMA goes over the network."""
-    given = ((kind, transfer.size_mb) for kind, transfer in transfers.items())
-    sizes_mb = {kind: size_mb for kind, size_mb in given if size_mb is not None}
+    """Add the size over buses, whose sum is SDMA, and that over RDMA; None if any size is null."""
+    sizes = ((kind, transfer.size_mb) for kind, transfer in transfers.items())
+    sizes_mb = {kind: size_mb for kind, size_mb in sizes if size_mb is not None}
     if len(sizes_mb) < len(transfers):
         return None
     network_mb = sizes_mb.pop(_OVER_NETWORK, 0.0)
@@ -246,6 +248,7 @@ def _moved_mb(transfers: Mapping[str, _Transfers]) -> float | None:
 
 
 def _start_ns(start_us: float | None) -> int:
+    """Convert a start without rounding its whole microseconds; NO_TIME if it is implausible."""
     if start_us is None or not 0 < start_us < _MOST:
         return int(NO_TIME)
     whole_us = int(start_us)
@@ -253,28 +256,28 @@ def _start_ns(start_us: float | None) -> int:
 
 
 def with_moved_bytes(ops: CommunicationOps, measured: MeasuredOps) -> CommunicationOps:
-    """Return ops with what they moved; the n-th of a name is the n-th that was measured.
+    """Set the moved bytes of ops to those measured for the n-th op of the same name.
 
-    Where a name was measured another number of times, which is which is unknown.
+    Names with different numbers of ops and measurements are left out, since they cannot be matched.
     """
     moved_bytes = np.full(len(ops), NO_ID)
-    theirs = np.lexsort((measured.start_ns, measured.name))
-    ours = np.lexsort((ops.start_ns, ops.name))
-    names, codes = ops.name[ours], measured.name[theirs]
+    by_measured = np.lexsort((measured.start_ns, measured.name))
+    by_op = np.lexsort((ops.start_ns, ops.name))
+    names, codes = ops.name[by_op], measured.name[by_measured]
     begin, end = np.searchsorted(codes, names), np.searchsorted(codes, names, side="right")
-    our_begin = np.searchsorted(names, names)
-    same = (end - begin == np.searchsorted(names, names, side="right") - our_begin) & (end > begin)
-    at = (begin + np.arange(len(names)) - our_begin)[same]
-    moved_bytes[ours[same]] = measured.moved_bytes[theirs][at]
+    op_begin = np.searchsorted(names, names)
+    same = (end - begin == np.searchsorted(names, names, side="right") - op_begin) & (end > begin)
+    at = (begin + np.arange(len(names)) - op_begin)[same]
+    moved_bytes[by_op[same]] = measured.moved_bytes[by_measured][at]
     return replace(ops, moved_bytes=moved_bytes)
 
 
 def _links(
-    links: list[tuple[_Named, str, _Link]], strings: StringPool, damage: LossLog
+    links: list[tuple[_OpKey, str, _Link]], strings: StringPool, damage: LossLog
 ) -> VendorLinks:
-    """Return the sums of each kind of op; where there are none, the ops themselves.
+    """Return the links of sums over kinds of op; in steps without such sums, those of all ops.
 
-    What stays on its own rank is not a link; what has no size or time is noted.
+    Transfers within a rank are left out; links without a size or time are counted as damage.
     """
     summed = {step for (name, _, step), *_ in links if name.endswith(_TOTAL)}
     rows = []
@@ -299,7 +302,7 @@ def _step_of(key: str) -> int:
 
 
 def _millionths(value: float | None) -> int | None:
-    """Return bytes of MB, or ns of ms; None if it is not a size or time."""
+    """Convert MB to bytes, or ms to ns; None if the value is missing or implausible."""
     if value is None or not 0 <= value * 1_000_000 <= _MOST:
         return None
     return round(value * 1_000_000)

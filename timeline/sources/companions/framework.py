@@ -1,4 +1,4 @@
-"""Operators as the framework describes them: in a table, or the raw texts that it is made of."""
+"""MindSpore's descriptions of operators, in a table or in the raw files that it derives from."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.records.profiler_tables import FrameworkOperators
 from timeline.records.tables import Tasks
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
     UNREADABLE,
     TablesBuilder,
     read_rows,
     table_of_rows,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import ColumnNames, RowShape, read_blocks
 
 _COLUMNS: ColumnNames = {
@@ -37,14 +37,14 @@ _COLUMNS: ColumnNames = {
     "blocks": ("block_dim",),
     "info": ("op_info",),
 }
-"""What framework_raw_N.csv calls its columns, newest first. Beside op_type, kernel_type is the core
-and blocks are not set (MindSpore 2.1 and 2.2)."""
+"""Column names of framework_raw_N.csv, newest first. In files with op_type (MindSpore 2.1 and 2.2),
+kernel_type is the core, and blocks are not set."""
 Tensors = Mapping[tuple[str, int], Mapping[str, Any]]
-"""By side, `input` or `output`, and number: format, data_type and shape."""
+"""Format, data_type and shape of tensors, by side (`input` or `output`) and number."""
 
 
 def tensors_of_text(text: str) -> Tensors | None:
-    """Return the tensors in a JSON string; None if it is not a JSON object."""
+    """Return the tensors in a string; None if it is not a JSON object."""
     try:
         info = orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -69,64 +69,66 @@ _NUMBERED = (
     *("uint", "uint8", "uint16", "uint32", "uint64"),
     *("float", "float16", "float32", "float64"),
 )
-"""By number, from 27 on in the first versions (39 is float16), and from 30 on since 1.1."""
-_WORD = "number_type_"
+"""Data types by number: from 27 in the first versions (39 is float16), from 30 since 1.1."""
+_PREFIX = "number_type_"
 _END = "number_type_end"
-"""What MindSpore wrote for number 42, which it took for the end of the older numbers."""
+"""MindSpore's name of number 42, which used to mark the end of the older numbers."""
 _LAST = _FIRST + len(_NUMBERED) - 1
-_OTHERWISE = {"dt_float": "float32", "dt_double": "float64"}
+_ALIASES = {"dt_float": "float32", "dt_double": "float64"}
 _NO_TYPE = frozenset({"", "unknown", "type_unknown", "undefined", "end"})
 
 
 @dataclass(frozen=True)
 class DataTypes:
-    """The numbering of data types in one file.
+    """The numbering of data types in one file, that of newer or of older versions.
 
-    newer: whether as newer versions do. MindSpore's own table of operators names those numbers as
-    if they were of the older ones, so that int32 is NUMBER_TYPE_UINT8 there.
+    MindSpore's own table of operators translates newer numbers with the names of the older ones, so
+    it writes NUMBER_TYPE_UINT8 for int32.
     """
 
     newer: bool = False
 
     @classmethod
     def of_file(cls, types: Iterable[object]) -> DataTypes:
-        """Return the numbering that fits all types of a file: newer numbers exceed older ones."""
-        return cls(any(_is_beyond(one) for one in types))
+        """Infer the numbering of a file: the newer one if a type exceeds the older numbers."""
+        return cls(any(_is_beyond(value) for value in types))
 
-    def spell(self, value: object) -> str | None:
-        """Return the data type of a tensor, such as float16; None if it is not given.
+    def name(self, value: object) -> str | None:
+        """Return the name of a data type, such as float16; None if it is not one.
 
-        >>> DataTypes().spell("39"), DataTypes().spell("NUMBER_TYPE_FLOAT16")
+        >>> DataTypes().name("39"), DataTypes().name("NUMBER_TYPE_FLOAT16")
         ('float16', 'float16')
-        >>> DataTypes(newer=True).spell("42"), DataTypes(newer=True).spell("NUMBER_TYPE_END")
+        >>> DataTypes(newer=True).name("42"), DataTypes(newer=True).name("NUMBER_TYPE_END")
         ('float16', 'float16')
         """
         text = str(value).strip().lower() if isinstance(value, (str, int)) else ""
         number = whole_number(text)
-        if self.newer and text.startswith(_WORD):
+        if self.newer and text.startswith(_PREFIX):
             number = _older_number(text)
         if number is not None:
             at = number - (_FIRST_NEWER if self.newer else _FIRST)
             return _NUMBERED[at] if 0 <= at < len(_NUMBERED) else None
-        text = _OTHERWISE.get(text, text).removeprefix(_WORD).removeprefix("dt_")
+        text = _ALIASES.get(text, text).removeprefix(_PREFIX).removeprefix("dt_")
         return None if text in _NO_TYPE else text
 
 
 def _is_beyond(value: object) -> bool:
+    """Return whether a data type, a number or a name, exceeds the older numbers."""
     text = str(value).strip().lower()
     number = whole_number(text)
     return text == _END if number is None else number > _LAST
 
 
-def _older_number(word: str) -> int | None:
-    if word == _END:
+def _older_number(text: str) -> int | None:
+    """Return the number of a name in the older numbering."""
+    if text == _END:
         return _LAST + 1
-    name = word.removeprefix(_WORD)
+    name = text.removeprefix(_PREFIX)
     return _FIRST + _NUMBERED.index(name) if name in _NUMBERED else None
 
 
 class FrameworkRows(ColumnTable):
-    """The rows of framework_raw_N.csv. kind: the type; info: the text that holds the tensors."""
+    """The rows of framework_raw_N.csv; kind is the type, info the JSON of tensors."""
 
     name: Codes = column(np.int32)
     kind: Codes = column(np.int32, NO_NAME)
@@ -138,7 +140,7 @@ class FrameworkRows(ColumnTable):
 
 
 def format_tensors(tensors: Tensors) -> tuple[str, str, str]:
-    """Return shapes of inputs and of outputs, and types of inputs, as kernel tables spell them."""
+    """Format shapes of inputs, shapes of outputs, and types of inputs as in kernel tables."""
     inputs, outputs = (
         [tensors[key] for key in sorted(tensors) if key[0] == side] for side in ("input", "output")
     )
@@ -156,20 +158,20 @@ def _shape(value: object) -> str:
 
 
 def read_framework_rows(path: Path, strings: StringPool, damage: LossLog) -> FrameworkRows:
-    """Read framework_raw_N.csv; rows without a name are left out.
+    """Read framework_raw_N.csv, skipping rows without a name.
 
     Raises:
         SourceError: the file cannot be read or has no column of full names.
     """
     parts = []
     for block in read_blocks(path, _COLUMNS, ("name",), damage, RowShape.RAGGED):
-        names = {one: block.codes(one, strings, str.strip) for one in ("name", "kind", "info")}
+        names = {key: block.codes(key, strings, str.strip) for key in ("name", "kind", "info")}
         absent = {"stream": NO_ID, "task": NO_ID, "blocks": NO_ID, "graph": NO_GRAPH}
         if "op_type" in block.header:
             del absent["blocks"]
-        ids = {one: block.integers(one, none) for one, none in absent.items()}
-        for one, none in absent.items():
-            damage.add_lines(UNREADABLE, block.lines_without(one, ids[one], none))
+        ids = {key: block.integers(key, default) for key, default in absent.items()}
+        for key, default in absent.items():
+            damage.add_lines(UNREADABLE, block.lines_without(key, ids[key], default))
         parts.append(FrameworkRows.of(len(block), **names, **ids))
     rows = FrameworkRows.concat(parts)
     return rows.take(rows.name != NO_NAME)
@@ -178,22 +180,19 @@ def read_framework_rows(path: Path, strings: StringPool, damage: LossLog) -> Fra
 def describe_operators(
     tasks: Tasks, rows: FrameworkRows, texts: StringPool, strings: StringPool
 ) -> tuple[Tasks, int]:
-    """Return tasks with what rows say of the operator of their name, and how many have one.
+    """Fill missing columns of tasks from the rows of the operator of their name; count such tasks.
 
-    What a task already has stays; a value on which the rows of an operator differ is not given.
-
-    Args:
-        texts: the strings of rows.
-        strings: those of tasks.
+    A value on which the rows of an operator differ is not used. texts, strings: the strings of rows
+    and of tasks.
     """
     if not len(rows) or not len(tasks):
         return tasks, 0
-    spelled = {
+    formatted = {
         code: strings.codes(format_tensors(tensors_of_text(texts[code]) or {}))
         for code in np.unique(rows.info).tolist()
     }
-    sides = np.array([spelled[code] for code in rows.info.tolist()], np.int32).T
-    given = {
+    sides = np.array([formatted[code] for code in rows.info.tolist()], np.int32).T
+    described = {
         "op_type": (strings.codes(texts[code] for code in rows.kind.tolist()), NO_NAME),
         "graph": (rows.graph, NO_GRAPH),
         "task": (rows.task, NO_ID),
@@ -208,7 +207,7 @@ def describe_operators(
     at = np.minimum(np.searchsorted(names, tasks.name), len(names) - 1)
     has = names[at] == tasks.name
     filled = {}
-    for field, (values, absent) in given.items():
+    for field, (values, absent) in described.items():
         least = groups.least(values)
         agreed = np.where(least == groups.greatest(values), least, absent)[at]
         old = getattr(tasks, field)
@@ -221,16 +220,16 @@ _TASK_CELLS = 4
 
 
 def read_framework(files: NumberedFiles, into: TablesBuilder) -> Mapping[int, int]:
-    """Read FrameworkOperators of the table, unless the source has, else of texts of the host.
+    """Read FrameworkOperators from the table, else from raw files, unless the source has read them.
 
     Returns:
-        The type of each operator by its full name, both codes of the strings of `into`.
+        The type of each operator by its full name, as codes of the strings of `into`.
     """
     if not into.holds(FrameworkOperators):
         into.read_files(files, {NumberedFile.FRAMEWORK: _read_table})
     operators = into.of(FrameworkOperators)
     if not len(operators):
-        operators = _of_texts(files, into)
+        operators = _read_raw_files(files, into)
         into.add(operators)
     return dict(zip(operators.name.tolist(), operators.kind.tolist(), strict=True))
 
@@ -240,7 +239,7 @@ def _read_table(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
 
 def add_operators(rows: FrameworkRows, into: TablesBuilder) -> None:
-    """Add operators by their rows, whose strings are those of the tables."""
+    """Add operators from rows, whose codes must be those of the strings of `into`."""
     tensors = {code: tensors_of_text(into.strings[code]) for code in np.unique(rows.info).tolist()}
     types = _types_of(tensors.values())
     sides = {code: _codes_of(one, types, into) for code, one in tensors.items() if one is not None}
@@ -255,17 +254,17 @@ def add_operators(rows: FrameworkRows, into: TablesBuilder) -> None:
 
 def _types_of(operators: Iterable[Tensors | None]) -> DataTypes:
     return DataTypes.of_file(
-        tensor.get("data_type") for its in operators if its for tensor in its.values()
+        tensor.get("data_type") for tensors in operators if tensors for tensor in tensors.values()
     )
 
 
 def _codes_of(tensors: Tensors, types: DataTypes, into: TablesBuilder) -> tuple[int, int]:
-    """Return inputs and outputs as JSON lists, in order of their numbers."""
+    """Return codes of the JSON lists of inputs and outputs, in order of their numbers."""
     inputs, outputs = (
         [
             {
                 "format": tensors[key].get("format") or None,
-                "type": types.spell(tensors[key].get("data_type")),
+                "type": types.name(tensors[key].get("data_type")),
                 "shape": sizes_of_shape(tensors[key].get("shape")),
             }
             for key in sorted(tensors)
@@ -293,11 +292,12 @@ def sizes_of_shape(value: object) -> list[int] | None:
     else:
         return None
     sizes = [whole_number(part) for part in parts]
-    known = [size for size in sizes if size is not None]
-    return known if len(known) == len(sizes) else None
+    valid = [size for size in sizes if size is not None]
+    return valid if len(valid) == len(sizes) else None
 
 
-def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
+def _read_raw_files(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
+    """Read operators with tasks, and described ones without, from the host's raw files."""
     described: dict[str, tuple[str, Tensors]] = {}
     for path in files.get(NumberedFile.GRAPH_DESCRIPTIONS, ()):
         with into.reading(path) as losses:
@@ -311,8 +311,8 @@ def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
     for path in files.get(NumberedFile.TASK_DESCRIPTIONS, ()):
         with into.reading(path) as losses:
             tasks += read_tasks(path, losses)
-    run = {name for name, *_ in tasks}
-    tasks += [(name, NO_ID, NO_ID, NO_ID) for name in described if name not in run]
+    with_tasks = {name for name, *_ in tasks}
+    tasks += [(name, NO_ID, NO_ID, NO_ID) for name in described if name not in with_tasks]
     rows = []
     for name, blocks, task, stream in tasks:
         kind, *sides = codes.get(name, (NO_NAME, NO_NAME, NO_NAME))
@@ -321,22 +321,25 @@ def _of_texts(files: NumberedFiles, into: TablesBuilder) -> FrameworkOperators:
 
 
 def read_descriptions(path: Path, losses: LossLog) -> Iterator[tuple[str, tuple[str, Tensors]]]:
-    """Read name, type and tensors of lines of `name:value` pairs, in which input_id begins one."""
+    """Yield name, type and tensors from lines of `name:value` pairs.
+
+    The pairs after `input_id` or `output_id` describe that tensor.
+    """
     for row in read_rows(path, losses, "\0"):
         name, kind, tensor = "", "", dict[str, Any]()
         tensors: dict[tuple[str, int], dict[str, Any]] = {}
         for key, quoted in _PAIR.findall(row.cells[0]):
             value = quoted.strip('"')
-            side, _, what = key.partition("_")
+            side, _, attribute = key.partition("_")
             if key == "op_name":
                 name = value
             elif key == "op_type":
                 kind = value
-            elif what == "id":
+            elif attribute == "id":
                 number = whole_number(value)
                 tensor = tensors[side, NO_ID if number is None else number] = {}
             else:
-                tensor[what] = value
+                tensor[attribute] = value
         if name:
             yield name, (kind, tensors)
         else:
@@ -344,11 +347,11 @@ def read_descriptions(path: Path, losses: LossLog) -> Iterator[tuple[str, tuple[
 
 
 def read_tasks(path: Path, losses: LossLog) -> Iterator[tuple[str, int, int, int]]:
-    """Read name, blocks, task and stream of each line."""
+    """Yield name, blocks, task and stream of each line; count other lines as damage."""
     for row in read_rows(path, losses, None):
         numbers = [whole_number(cell) for cell in row.cells[1:_TASK_CELLS]]
         if len(numbers) < _TASK_CELLS - 1 or None in numbers:
-            losses.add("lines that are no task", f"line {row.line}")
+            losses.add("lines that are not a task", f"line {row.line}")
             continue
         blocks, task, stream = (number or 0 for number in numbers)
         yield row.cells[0], blocks, task, stream

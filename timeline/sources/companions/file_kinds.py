@@ -1,6 +1,6 @@
-"""The kinds of files beside a capture: the one place that knows their names, and finds them.
+"""Kinds of companion files of a capture, with their names and uses, and functions to find them.
 
-Exporters put stamps and numbers of slices behind a name, MindSpore the number of a rank into it.
+Exporters append stamps and numbers of slices to a name, MindSpore inserts the number of a rank.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from timeline.sources.files.opened import files_by_name, remember_by_directory
 
 
 class Use(enum.Enum):
-    """A use of files; those of a use are read by one module."""
+    """A use of files; the files of one use are read by one module."""
 
     COUNTERS = enum.auto()
     OPERATOR_SUMS = enum.auto()
@@ -26,9 +26,9 @@ class Use(enum.Enum):
     OPS = enum.auto()
     LINKS = enum.auto()
     MEASURES = enum.auto()
-    """A database of step sums, ops and links."""
+    """Databases of step sums, ops and links."""
     TRACE = enum.auto()
-    """The capture as a trace, of which Overlap Analysis alone is read."""
+    """Traces of the capture, of which only the Overlap Analysis is read."""
     HOST = enum.auto()
     """Events and memory of the host."""
     FLOPS = enum.auto()
@@ -45,10 +45,10 @@ class Use(enum.Enum):
 
 @dataclass(frozen=True)
 class ExportKind:
-    """Files of exporters: `name` is theirs, without a time stamp and a number of a slice.
+    """A kind of exported file; `name` is without a time stamp and a number of a slice.
 
-    what: its contents, as people read it of a file that is not used. beside_any: it holds what no
-    export does, so it is named beside those too.
+    what: a description of its contents, for reports of unused files. beside_any: whether no export
+    has this content, so that msprof's internal file is reported even if there is an export.
     """
 
     name: str
@@ -133,11 +133,11 @@ EXPORT_KINDS = (
 )
 _BY_NAME = {(kind.name, kind.suffix): kind for kind in EXPORT_KINDS}
 _NAME = re.compile(r"(.+?)(?:_slice|_\d+)*\.([a-z]+)")
-"""The name of a file without the stamps and numbers at its end, and its suffix."""
+"""The name of an exported file: its kind, then stamps and numbers, and its suffix."""
 
 
 def find_kind(name: str) -> ExportKind | None:
-    """Return the kind of a file by its plain name, None for a name that no exporter writes."""
+    """Return the kind of a file by its plain name; None if no exporter writes such a name."""
     match = _NAME.fullmatch(name)
     return _BY_NAME.get((match[1], match[2])) if match else None
 
@@ -148,11 +148,11 @@ _SLICE = r"\.slice_(?P<slice>\d+)"
 _VM = r"Framework\.host\.(?:vm[._])?{}\.?{{id}}(?:\.[A-Za-z0-9]+)?" + _SLICE
 _ANY_ID = r"(?P<id>0|[1-9]\d{0,8})"
 HOST_INFO = "host_info"
-"""The directory of MindSpore's host files within one of the capture."""
+"""The subdirectory in which MindSpore writes host files."""
 UNNUMBERED = "hccl_info"
-"""The directory of communication of one rank, without the id of the rank in its name."""
+"""The directory of communication of a single rank, whose name has no id of the rank."""
 CPU_LAYER = "CPU OP"
-"""The layer of operators that run on the host in MindSpore's timeline, which adds the rank."""
+"""The layer of operators on the host; MindSpore's timeline appends the rank to its name."""
 TABLES: Mapping[Use, str] = {
     Use.DATA_PREPARATION: "",
     Use.FLOPS: "flops.read_flops",
@@ -161,14 +161,14 @@ TABLES: Mapping[Use, str] = {
     Use.OPERATORS: "operators.read_operators",
     Use.MEMORY_GRAPHS: "memory_graphs.read_memory_graphs",
 }
-"""The uses of small tables, and the function that reads them; none if counters are read too."""
+"""The function that reads small tables, by use; empty for a use that is read with its counters."""
 
 
 class NumberedFile(enum.Enum):
     """A kind of file of MindSpore: the pattern of its names, and its use.
 
-    `{id}` stands for the number of the rank, or of the device before MindSpore 1.5; a suffix of
-    compression may follow. alone: such a file alone makes a directory a profile.
+    `{id}` matches the number of the rank, or of the device before MindSpore 1.5; a suffix of
+    compression may follow. alone: whether one such file suffices to make a directory a profile.
     """
 
     FLOPS = r"flops_{id}\.txt", Use.FLOPS
@@ -210,11 +210,11 @@ class NumberedFile(enum.Enum):
 
     def __init__(self, pattern: str, use: Use, alone: bool = True) -> None:
         self.pattern, self.use, self.alone = pattern, use, alone
-        self.beginning = "".join(takewhile(lambda one: one.isalnum() or one in "_-", pattern))
+        self.beginning = "".join(takewhile(lambda char: char.isalnum() or char in "_-", pattern))
 
     @property
     def is_of_host(self) -> bool:
-        """True of files whose times are of a clock of the host, which are drawn beside any."""
+        """True if its times are on a clock of the host, so that it is drawn with any capture."""
         return self.use is Use.HOST or self.name in _TIMED_BY_HOST
 
     @functools.cached_property
@@ -222,7 +222,7 @@ class NumberedFile(enum.Enum):
         return re.compile(self.pattern.replace("{id}", _ANY_ID), re.ASCII)
 
     def match(self, name: str) -> re.Match[str] | None:
-        """Match a whole name; compiled for the first that begins so, as most profiles have none."""
+        """Match a whole name; compile the pattern only when a name has the right beginning."""
         return self._compiled.fullmatch(name) if name.startswith(self.beginning) else None
 
 
@@ -236,35 +236,36 @@ UNUSED_NUMBERED = {
     "memory_usage_details_{}.json": "the memory of graphs, rounded to GB",
     "pynative_op_intermediate_{}_type.csv": "sums of host operators",
 }
-"""Contents of files that are not used, by name; `{}` stands for the number."""
+"""Contents of unused files by name, in which `{}` is replaced by the number."""
 NumberedFiles = Mapping[NumberedFile, tuple[Path, ...]]
-"""The files of a rank by kind; slices in their order."""
+"""The files of a rank by kind, slices in their order."""
 _BEGINNINGS = tuple({kind.beginning for kind in NumberedFile})
-"""The beginnings of the names of all kinds: most names in a directory are of none."""
+"""The beginnings of the names of all kinds, which most names in a directory lack."""
 
 
 def find_numbered_files(directories: Sequence[Path], number: int) -> NumberedFiles:
-    """Return the files of the rank, or device, of a number; of each kind those of one directory.
+    """Return the files of a rank or device by kind, each from the first directory that has any.
 
-    That is the first directory that has any. Files without a number are of every rank whose own
-    are not there; small tables among them, where any other table is.
+    Files without a number belong to every rank that has no numbered file of the same kind; small
+    tables among them only if the rank has another small table.
 
     Raises:
         SourceError: a directory cannot be read.
     """
     own: dict[NumberedFile, tuple[Path, ...]] = {}
     shared: dict[NumberedFile, tuple[Path, ...]] = {}
-    for directory in (one for one in directories if one.is_dir()):
-        held = _files_by_number(directory)
-        for files, more in ((own, held.get(number, {})), (shared, held.get(None, {}))):
+    for directory in filter(Path.is_dir, directories):
+        by_number = _files_by_number(directory)
+        for files, more in ((own, by_number.get(number, {})), (shared, by_number.get(None, {}))):
             files.update((kind, paths) for kind, paths in more.items() if kind not in files)
     has_tables = any(kind.use in TABLES for kind in own)
-    return {kind: one for kind, one in shared.items() if has_tables or kind.use is Use.HOST} | own
+    shared = {kind: paths for kind, paths in shared.items() if has_tables or kind.use is Use.HOST}
+    return shared | own
 
 
 @remember_by_directory
 def numbers_in(directory: Path) -> frozenset[int]:
-    """Return the numbers in the names of files that make a directory a profile.
+    """Return the numbers in names of files that alone make a directory a profile.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -277,7 +278,7 @@ def numbers_in(directory: Path) -> frozenset[int]:
 
 
 def table_number(name: str) -> int | None:
-    """Return the number in the name of a file that makes a directory a profile, else None."""
+    """Return the number in the name of a file that alone makes a directory a profile, else None."""
     if name.startswith(_BEGINNINGS):
         for kind in NumberedFile:
             if kind.alone and (match := kind.match(name)):
@@ -287,22 +288,22 @@ def table_number(name: str) -> int | None:
 
 @remember_by_directory
 def _files_by_number(directory: Path) -> Mapping[int | None, NumberedFiles]:
-    """Return the files in a directory by the number in their names, None for none."""
-    found: dict[int | None, dict[NumberedFile, list[tuple[int, Path]]]] = {}
+    """Return the files of a directory by number and kind; the number is None for names without."""
+    files_of: dict[int | None, dict[NumberedFile, list[tuple[int, Path]]]] = {}
     for name, path in files_by_name(directory).items():
         if not name.startswith(_BEGINNINGS):
             continue
         for kind in NumberedFile:
-            # Other programs call a file like the timeline of the host too.
+            # Other programs also write files with the name of the host's timeline.
             if kind is NumberedFile.HOST_TIMELINE and directory.name != HOST_INFO:
                 continue
             if match := kind.match(name):
                 parts = match.groupdict()
                 number = None if parts.get("id") is None else int(parts["id"])
-                of_kind = found.setdefault(number, {}).setdefault(kind, [])
+                of_kind = files_of.setdefault(number, {}).setdefault(kind, [])
                 of_kind.append((int(parts.get("slice") or 0), path))
                 break
     return {
-        number: {kind: tuple(path for _, path in sorted(paths)) for kind, paths in files.items()}
-        for number, files in found.items()
+        number: {kind: tuple(path for _, path in sorted(paths)) for kind, paths in kinds.items()}
+        for number, kinds in files_of.items()
     }

@@ -1,4 +1,4 @@
-"""The step trace of MindSpore: steps, their reduces and mean, and the operators that mark them."""
+"""MindSpore's step trace: steps, their reduces and means, and the operators that delimit them."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import StepPoints, StepTraceMeans
 from timeline.records.tables import CommunicationOps, Omission, StepPart, StepParts, Steps
-from timeline.sources.beside.delimited import TableReader, TablesBuilder, read_rows
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.common.decimals import moments_ns
+from timeline.sources.common.decimals import parse_times_ns
 from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import TableReader, TablesBuilder, read_rows
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import Block, RowShape, read_blocks
 from timeline.sources.decoders.json_values import read_json_value
 
 GROUP = "Group 0"
-"""This generation does not name the groups of its communication ops."""
+"""The group of communication ops in the step trace, which does not name groups."""
 _START, _END = "_start_point", "_end_point"
 
 
 @dataclass(frozen=True)
 class StepTicks:
-    """The steps of a file; each reduce is a part of its step and a communication op.
+    """The content of a step trace; each reduce is both a part of its step and a communication op.
 
-    means: the last of the rows that are a mean: of a single step MindSpore 2.1 writes two.
+    `means` is the last row of means: for a single step MindSpore 2.1 writes two.
     """
 
     steps: Steps
@@ -39,18 +39,18 @@ class StepTicks:
     reduces: CommunicationOps
     means: StepTraceMeans
     numbers: tuple[int, ...] = ()
-    """Of all rows that have one, damaged or not."""
+    """The step numbers of all rows that have one, damaged or not."""
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
 
     @classmethod
     def none(cls) -> StepTicks:
-        """Return what a profile without a step trace has."""
+        """Return the empty content of a profile without a step trace."""
         tables = Steps.empty(), StepParts.empty(), CommunicationOps.empty(), StepTraceMeans.empty()
         return cls(*tables)
 
     def of_graph(self, graph: int) -> StepTicks:
-        """Return these steps as those of a graph: the file names none."""
+        """Set the graph of all rows, since the file does not name it."""
         return replace(
             self,
             steps=replace(self.steps, graph=np.full(len(self.steps), graph)),
@@ -62,24 +62,24 @@ class StepTicks:
 def read_step_ticks(path: Path, strings: StringPool, rank: int) -> StepTicks:
     """Read a step trace, whose times are ticks of 10 ns of the device counter.
 
-    A step starts where the one before ends, so it holds the wait for data. The last row, which is
-    the mean of the others, is not a step: its number is a dash or 0. A FP or BP point
-    of 0 means that there is none. Reduce columns come in threes, in either order, so they are known
-    by their suffixes; a start of 0 means that the step has no such reduce.
+    A step starts at the end of the previous one, so it includes the wait for data. The last row is
+    the mean of the others, with a dash or 0 as its number. A FP or BP point of 0 means none. Each
+    reduce has three columns, whose order varies, so they are recognised by their suffixes; a start
+    of 0 means that the step has no such reduce.
 
     Raises:
         SourceError: the file cannot be read or lacks a column of steps.
     """
     damage = LossLog(path)
     blocks = read_blocks(path, None, STEP_COLUMNS, damage, RowShape.ENDED)
-    found = [_of_block(block, mean, strings, damage) for block, mean in with_mean_rows(blocks)]
-    steps = Steps.concat(part.steps for part in found)
+    parts = [_of_block(block, mean, strings, damage) for block, mean in with_mean_rows(blocks)]
+    steps = Steps.concat(part.steps for part in parts)
     return StepTicks(
         steps,
-        StepParts.concat(part.parts for part in found),
-        CommunicationOps.concat(part.reduces for part in found),
-        StepTraceMeans.concat([part.means for part in found if len(part.means)][-1:]),
-        tuple(number for part in found for number in part.numbers),
+        StepParts.concat(part.parts for part in parts),
+        CommunicationOps.concat(part.reduces for part in parts),
+        StepTraceMeans.concat([part.means for part in parts if len(part.means)][-1:]),
+        tuple(number for part in parts for number in part.numbers),
         damage.omissions(rank),
         _repeated(path, steps.iteration, rank),
     )
@@ -122,15 +122,15 @@ def _repeated(path: Path, iteration: Int64, rank: int) -> tuple[str, ...]:
     if not (counts > 1).any():
         return ()
     return (
-        f"rank {rank}: {path.name} has step {numbers[counts > 1][0]} more than once: it is of "
-        "several graphs and does not say which step is whose.",
+        f"rank {rank}: {path.name} has step {numbers[counts > 1][0]} more than once: it covers "
+        "several graphs and does not say which step belongs to which.",
     )
 
 
 def _reduces(
     block: Block, iteration: Int64, good: Bool, cut: Bool, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps]:
-    """Return the reduces of good steps; one with a start or an end only is to be counted."""
+    """Return the reduces of good steps; those with one end only are kept unless the row is cut."""
     parts, reduces = [], []
     names = [
         name.removesuffix(_START)
@@ -168,15 +168,15 @@ _TIMES = {
 STEP_COLUMNS = ("step_num", "start_point", "end_point")
 _MEAN = b"-"
 _FIRST_LINE = 2
-"""Of rows; a step 0 there is a step."""
+"""The line of the first row; a 0 there is the number of a step, not of the mean."""
 _TICKS_IN_MICROSECOND = 100
 _FP_START, _BP_END = "1", "2"
-"""Tags in the framework's data on the marks."""
+"""Tags of the operators that delimit FP and BP in the framework's own file."""
 _GRAPH = re.compile(r"(?:graph|model)_?(\d{1,9})", re.ASCII | re.IGNORECASE)
 
 
 def read_step_trace(files: NumberedFiles, into: TablesBuilder) -> None:
-    """Read StepTraceMeans, unless the source has read them with its steps, and StepPoints."""
+    """Read StepPoints, and StepTraceMeans unless the source has read them with its steps."""
     readers: dict[NumberedFile, TableReader] = {NumberedFile.STEP_POINTS: _read_points}
     if not into.holds(StepTraceMeans):
         readers[NumberedFile.STEP_TRACE] = _read_means
@@ -194,38 +194,38 @@ def _read_means(path: Path, losses: LossLog, into: TablesBuilder) -> None:
 
 
 def _read_points(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Read one object for the rank or one for each graph; on GPUs a list, one for each step."""
-    held = read_json_value(path)
-    found = [(graph, point) for graph, point in _points(held) if any(point)]
-    if not found:
+    """Read one object for the rank or for each graph; on GPUs a list with one for each step."""
+    points = [(graph, point) for graph, point in _points(read_json_value(path)) if any(point)]
+    if not points:
         losses.add("objects without fp_start and bp_end", "its beginning")
-    for graph, point in found:
+    for graph, point in points:
         _add_point(into, graph, *point)
 
 
-def _points(held: Any) -> Iterator[tuple[int, tuple[str, str]]]:
-    if isinstance(held, list):
-        held = held[0] if held else None
-    if not isinstance(held, dict):
+def _points(document: Any) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Yield graph, and first operator of FP and last of BP, from a document."""
+    if isinstance(document, list):
+        document = document[0] if document else None
+    if not isinstance(document, dict):
         return
-    yield NO_GRAPH, (_text(held, "fp_start"), _text(held, "bp_end"))
-    for key, value in held.items():
+    yield NO_GRAPH, (_text(document, "fp_start"), _text(document, "bp_end"))
+    for key, value in document.items():
         graph = _GRAPH.fullmatch(key)
         if graph and isinstance(value, dict):
             yield int(graph[1]), (_text(value, "fp_start"), _text(value, "bp_end"))
 
 
-def _text(held: dict[str, Any], key: str) -> str:
-    value = held.get(key)
+def _text(values: dict[str, Any], key: str) -> str:
+    value = values.get(key)
     return value if isinstance(value, str) else ""
 
 
 def _read_marks(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Read lines of a tag and the operator that it marks."""
+    """Read lines of a tag and an operator."""
     rows = (row.cells for row in read_rows(path, losses, None))
-    named = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
-    if _FP_START in named or _BP_END in named:
-        _add_point(into, NO_GRAPH, named.get(_FP_START, ""), named.get(_BP_END, ""))
+    operators = {cells[0]: cells[1] for cells in rows if len(cells) > 1}
+    if _FP_START in operators or _BP_END in operators:
+        _add_point(into, NO_GRAPH, operators.get(_FP_START, ""), operators.get(_BP_END, ""))
 
 
 def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> None:
@@ -234,30 +234,32 @@ def _add_point(into: TablesBuilder, graph: int, fp_start: str, bp_end: str) -> N
 
 
 def ticks_ns(block: Block, name: str) -> Int64:
-    """Return a column of ticks of 10 ns as nanoseconds; NO_TIME without a number."""
-    as_microseconds_ns = moments_ns(block.cells(name))
+    """Convert a column of ticks of 10 ns to nanoseconds; NO_TIME where it is not a number."""
+    as_microseconds_ns = parse_times_ns(block.cells(name))
     ns = as_microseconds_ns // _TICKS_IN_MICROSECOND
     return np.where(as_microseconds_ns == NO_TIME, NO_TIME, ns)
 
 
 def with_mean_rows(blocks: Iterable[Block]) -> Iterator[tuple[Block, Bool]]:
-    """Return each block of a file, and which of its rows are the mean of the others.
+    """Yield each block of a file, and a mask of its rows that are the mean of the others.
 
-    Their number is a dash, or 0 where their end is 0 too or they are the last of several.
+    The number of such a row is a dash, or it is 0 and either its end is 0 too or it is the last of
+    several rows.
     """
-    waiting: Block | None = None
+    previous: Block | None = None
     for block in filter(len, blocks):
-        if waiting is not None:
-            yield waiting, _mean_rows(waiting)
-        waiting = block
-    if waiting is not None:
-        mean = _mean_rows(waiting)
-        numbers = waiting.integers("step_num", NO_ID)
-        mean[-1] |= numbers[-1] == 0 and waiting.lines[-1] > _FIRST_LINE
-        yield waiting, mean
+        if previous is not None:
+            yield previous, _mean_rows(previous)
+        previous = block
+    if previous is not None:
+        mean = _mean_rows(previous)
+        numbers = previous.integers("step_num", NO_ID)
+        mean[-1] |= numbers[-1] == 0 and previous.lines[-1] > _FIRST_LINE
+        yield previous, mean
 
 
 def _mean_rows(block: Block) -> Bool:
+    """Return a mask of the rows whose number is a dash, or whose number and end are 0."""
     dashes = np.array([cell == _MEAN for cell in block.cells("step_num")], np.bool_)
     zeros = (block.integers("step_num", NO_ID) == 0) & (ticks_ns(block, "end_point") == 0)
     either: Bool = dashes | zeros

@@ -1,4 +1,4 @@
-"""Queues, the pipeline and processors of the preparation of data, as tables and as counters."""
+"""MindSpore's data preparation: queues, pipeline and CPU use, as tables and as counters."""
 
 from __future__ import annotations
 
@@ -24,7 +24,15 @@ from timeline.records.profiler_tables import (
     QueueRecords,
 )
 from timeline.records.tables import OmissionCode
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.decimals import (
+    interval_ns_of_milliseconds,
+    parse_times_ns,
+    real,
+    whole_number,
+    whole_numbers,
+)
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
     MOST,
     UNREADABLE,
     Cell,
@@ -33,39 +41,32 @@ from timeline.sources.beside.delimited import (
     read_texts,
     table_of_rows,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.common.decimals import (
-    interval_ns_of_milliseconds,
-    moments_ns,
-    real,
-    whole_number,
-    whole_numbers,
-)
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import Lines, read_lines
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import open_profile_file
 
 ROOT = 0
-"""The operation that the network takes from; what is not below it feeds no queue that counts."""
+"""The operation that feeds the network; operations that do not lead to it are ignored."""
 _TIME_LINE, _SIZE_LINE = b"0", b"1"
 _TIMED = {
     b"0": ("get_ns", "Pipeline Time"),
     b"1": ("push_ns", "Push Time"),
     b"2": ("total_ns", "Batch Time"),
 }
-"""By what a line times: the column of its time, and what is drawn of it."""
+"""Column of QueueRecords and name of the counter by the code of a timed activity."""
 _LEAST_CELLS, _TIMED_CELLS = 4, 5
-"""Of a line of a queue; the fifth is the time of the sample, which older versions do not write."""
+"""Cells of a line of a queue: the fifth, the time of the sample, is missing in older versions."""
 _FETCHES = b"GetNext"
 _ENQUEUED = re.compile(
     rb"Enqueue data to dp,(?:(?!Enqueue )[^\0\n])*?index:\s*(\d+),\s*size:\s*(\d+)"
 )
-"""Not beyond where another begins, so that damaged text is searched once."""
+"""A record of a batch. It does not extend into the next, which keeps the search linear."""
 _BLOCK_BYTES = 1 << 21
 _LEAST_OF_DEVICE = 3
+"""The least cells of a line of an operator that fetches a batch; the fourth is its size."""
 _MOST_BATCHES = 1 << 32
-"""No queue is longer, so that sums fit."""
+"""The largest plausible length of a queue, whose sums fit 64 bits."""
 _PIPELINE_CELLS = (
     Cell(("op_id",)),
     Cell(("op_type",), absent=NO_NAME),
@@ -74,11 +75,11 @@ _PIPELINE_CELLS = (
     Cell(("output_queue_size",), absent=NO_NAME),
     Cell(("output_queue_length",), absent=NO_NAME),
 )
-_NO_NUMBER = "lines with a cell that is no number"
+_NO_NUMBER = "lines with a cell that is not a number"
 
 
 class Samples(NamedTuple):
-    """Samples of one counter: times in ns of a clock of the host, and values."""
+    """Samples of one counter in a file: times on a clock of the host, and values."""
 
     path: Path
     group: str
@@ -89,12 +90,11 @@ class Samples(NamedTuple):
 
 
 def read_data_preparation(files: NumberedFiles, into: TablesBuilder, drawn: bool) -> list[Samples]:
-    """Read QueueRecords, PipelineOperations and ProcessorUse, and the samples behind them.
+    """Add QueueRecords, PipelineOperations and ProcessorUse, and return samples of counters.
 
-    Of files that hold the same, only the one that holds more fills tables.
+    Of files with the same content, only the most complete one fills tables.
 
-    Args:
-        drawn: whether samples are wanted.
+    drawn: whether samples are wanted.
     """
     reader, kind = _Reader(into, drawn), NumberedFile
     groups: tuple[dict[NumberedFile, Callable[[Path, LossLog], None]], ...] = (
@@ -111,61 +111,59 @@ def read_data_preparation(files: NumberedFiles, into: TablesBuilder, drawn: bool
         },
     )
     for choices in groups:
-        chosen = [one for one in choices if one in files]
-        for number, one in enumerate(chosen):
+        available = [choice for choice in choices if choice in files]
+        for number, choice in enumerate(available):
             reader.fills_tables = not number
-            if not number or (drawn and one is kind.ITERATOR_QUEUE):
-                for path in files[one]:
+            if not number or (drawn and choice is kind.ITERATOR_QUEUE):
+                for path in files[choice]:
                     with into.reading(path) as losses:
-                        choices[one](path, losses)
+                        choices[choice](path, losses)
     return reader.samples
 
 
 @dataclass
 class _Reader:
-    """Reads files that hold both what tables keep and samples that are drawn.
-
-    time_ns: the times of the samples of processors, which those of queues share.
-    """
+    """Reader of files that hold both rows of tables and samples of counters."""
 
     into: TablesBuilder
     drawn: bool
     fills_tables: bool = True
     samples: list[Samples] = field(default_factory=list)
     time_ns: Int64 = field(default_factory=lambda: np.empty(0, np.int64))
+    """Times of the samples of CPU use, which samples of the pipeline's queues share."""
 
     def read_host_queue(self, path: Path, losses: LossLog) -> None:
-        """Read lines `0 what batch ms time` and `1 capacity batch size time`, in any order.
+        """Read lines `0 activity batch ms time` and `1 capacity batch size time`, in any order.
 
-        what: 0 took the batch from the pipeline, 1 put it into the queue behind, 2 both together.
-        The time of the sample is in ms.
+        Activity 0 takes the batch from the pipeline, 1 pushes it to the queue, 2 is both together.
+        The last cell is the time of the sample in ms.
         """
-        where = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
+        queue = "Device Queue" if path.name.startswith("device_queue") else "Iterator Queue"
         untimed = 0
-        for found in _read_queue_lines(path, losses):
-            is_size = found.where(0, {_SIZE_LINE})
-            batch, numbered = whole_numbers(found.column(2), 0)
-            size, sized = whole_numbers(found.column(3), 0)
-            capacity, known = whole_numbers(found.column(1), NO_ID)
-            taken_ns, _ = interval_ns_of_milliseconds(found.column(3), [b""] * len(found))
-            is_taken = (taken_ns != NO_TIME) & (taken_ns <= MOST)
-            good = numbered & np.where(is_size, sized & known & (size >= 0), is_taken)
-            losses.add_lines(_NO_NUMBER, found.lines[~good])
-            time_ns = np.full(len(found), NO_TIME)
-            whole = found.count == _TIMED_CELLS
-            time_ms, given = whole_numbers(found.take(whole).column(4), 0)
-            given &= np.abs(time_ms) < _MOST_MS
-            time_ns[whole] = np.where(given, np.where(given, time_ms, 0) * _NS_IN_MS, NO_TIME)
+        for lines in _read_queue_lines(path, losses):
+            is_size = lines.where(0, {_SIZE_LINE})
+            batch, numbered = whole_numbers(lines.column(2), 0)
+            size, sized = whole_numbers(lines.column(3), 0)
+            capacity, has_capacity = whole_numbers(lines.column(1), NO_ID)
+            length_ns, _ = interval_ns_of_milliseconds(lines.column(3), [b""] * len(lines))
+            has_length = (length_ns != NO_TIME) & (length_ns <= MOST)
+            good = numbered & np.where(is_size, sized & has_capacity & (size >= 0), has_length)
+            losses.add_lines(_NO_NUMBER, lines.lines[~good])
+            time_ns = np.full(len(lines), NO_TIME)
+            whole = lines.count == _TIMED_CELLS
+            time_ms, has_time = whole_numbers(lines.take(whole).column(4), 0)
+            has_time &= np.abs(time_ms) < _MOST_MS
+            time_ns[whole] = np.where(has_time, np.where(has_time, time_ms, 0) * _NS_IN_MS, NO_TIME)
             if self.drawn:
                 untimed += int(np.count_nonzero(~whole))
                 reason = "lines without a time that can be read"
-                losses.add_lines(reason, found.lines[good & whole & (time_ns == NO_TIME)])
+                losses.add_lines(reason, lines.lines[good & whole & (time_ns == NO_TIME)])
             sizes = {"size": size, "capacity": capacity}
-            series = [(where, "", is_size, sizes, size.astype(np.float64))]
+            series = [(queue, "", is_size, sizes, size.astype(np.float64))]
             series += [
-                (f"{where} {label}", "ms", of_what, {column: taken_ns}, taken_ns / _NS_IN_MS)
+                (f"{queue} {label}", "ms", of_activity, {column: length_ns}, length_ns / _NS_IN_MS)
                 for code, (column, label) in _TIMED.items()
-                if (of_what := ~is_size & found.where(1, {code})).any()
+                if (of_activity := ~is_size & lines.where(1, {code})).any()
             ]
             for name, unit, of_series, columns, values in series:
                 rows = good & of_series
@@ -180,11 +178,11 @@ class _Reader:
         self.into.leave_out(reason, untimed, OmissionCode.NO_TIME, loss=False)
 
     def read_pipeline(self, path: Path, losses: LossLog) -> None:
-        """Read pipeline_profiling_R.json, where operations are in no order.
+        """Read pipeline_profiling_R.json, whose operations are in any order.
 
-        It has no times: the monitor that samples processors samples the queues in the same round,
-        so the times are those of minddata_cpu_utilization_R.json, the first to the first. The files
-        are saved one after the other, so one may have a sample more.
+        Its samples have no times. The monitor samples CPU use and queues in the same round, so the
+        n-th time of minddata_cpu_utilization_R.json is that of the n-th sample. The files are saved
+        one after the other, so one may have one more sample.
         """
         operations: list[_Operation] = []
         for op, entry in _entries(read_json(path), losses):
@@ -210,10 +208,10 @@ class _Reader:
         _add_operations(operations, losses, self.into)
 
     def read_processors(self, path: Path, losses: LossLog) -> None:
-        """Read minddata_cpu_utilization_R.json: lists of samples beside one list of times (ms).
+        """Read minddata_cpu_utilization_R.json: lists of samples, and one list of times in ms.
 
-        A process or an operation has no first sample, because its use is that since the one before.
-        An operation with the number -1 is none of the pipeline, and in no table.
+        Processes and operations lack the first sample, because their use is measured since the
+        previous one. The operation -1 is not part of the pipeline, and not in tables.
         """
         document = read_json(path)
         self.time_ns = _times_ns(document)
@@ -232,10 +230,10 @@ class _Reader:
             if user is not ProcessorUser.OPERATION or op >= 0:
                 rows.append((int(user), op, metrics))
             series = _OF_HOST if user is ProcessorUser.HOST else _OF_TASK
-            for key, (what, unit) in series.items():
+            for key, (metric, unit) in series.items():
                 if not self.drawn or key not in metrics:
                     continue
-                name = what if user is ProcessorUser.HOST else f"{label} {what}"
+                name = metric if user is ProcessorUser.HOST else f"{label} {metric}"
                 values = _values(metrics[key])
                 missing = len(self.time_ns) - len(values)
                 untimed = np.full(len(values), NO_TIME)
@@ -256,7 +254,7 @@ class _Reader:
         time_ns: Int64,
         values: Float64,
     ) -> None:
-        """Add the samples of a series that have a number and a time; the others are noted."""
+        """Add the samples of a series that have a number and a time; count the others as damage."""
         good = np.isfinite(values) & (time_ns != NO_TIME)
         if not good.all():
             where = f"sample {int(np.argmin(good))} of {series[1]}"
@@ -267,7 +265,7 @@ class _Reader:
 def _entries(
     document: Mapping[str, Any], losses: LossLog
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Return the operations of a document, each with its number; those without one are noted."""
+    """Yield number and entry of each operation; count those without a number as damage."""
     for at, entry in enumerate(_listed(document.get("op_info"))):
         op = whole_number(entry.get("op_id")) if isinstance(entry, dict) else None
         if op is None:
@@ -281,14 +279,14 @@ def _entries(
 
 @dataclass(frozen=True)
 class QueueLines:
-    """Lines that are split at blanks: the cells of each, and their numbers, (n,)."""
+    """Lines split at blanks: the cells of each line, and the line numbers, (n,)."""
 
     cells: Sequence[list[bytes]]
     lines: Int64
 
     @classmethod
     def of(cls, lines: Lines, more_blanks: bytes = b"") -> QueueLines:
-        """Return the lines that are not empty."""
+        """Split the lines that are not empty; `more_blanks` are bytes that also separate cells."""
         data = lines.data.translate(bytes.maketrans(more_blanks, b" " * len(more_blanks)))
         cells = [line.split() for line in data.split(b"\n")[: len(lines)]]
         return cls(cells, lines.numbers).take(np.array([*map(bool, cells)], np.bool_))
@@ -306,29 +304,29 @@ class QueueLines:
         return QueueLines([*compress(self.cells, rows.tolist())], self.lines[rows])
 
     def column(self, place: int) -> list[bytes]:
-        """Return one cell of each line, all of which have it."""
+        """Return one cell of each line; all lines must have it."""
         return [cells[place] for cells in self.cells]
 
     def where(self, place: int, accepted: Collection[bytes]) -> Bool:
-        """Return a mask of the lines with one of some strings in a cell."""
+        """Return a mask of the lines whose cell at a place is one of some strings."""
         cells = (text in accepted for text in self.column(place))
         return np.fromiter(cells, np.bool_, len(self))
 
 
 def _read_queue_lines(path: Path, losses: LossLog) -> Iterator[QueueLines]:
-    """Read the lines of a queue, which are those of a time or a size; others are noted.
+    """Yield the lines of a queue that hold a time or a size; count others as damage.
 
     Raises:
         SourceError: the file cannot be read.
     """
     for lines in read_lines(path, losses):
-        found = QueueLines.of(lines)
-        known = found.count >= _LEAST_CELLS
-        whole = found.take(known)
+        queue_lines = QueueLines.of(lines)
+        is_known = queue_lines.count >= _LEAST_CELLS
+        whole = queue_lines.take(is_known)
         is_time = whole.where(0, {_TIME_LINE}) & whole.where(1, _TIMED)
-        known[known] = is_time | whole.where(0, {_SIZE_LINE})
-        losses.add_lines("lines of no known kind", found.lines[~known])
-        yield found.take(known)
+        is_known[is_known] = is_time | whole.where(0, {_SIZE_LINE})
+        losses.add_lines("lines of an unknown kind", queue_lines.lines[~is_known])
+        yield queue_lines.take(is_known)
 
 
 def _add_batches(into: TablesBuilder, queue: Queue, **columns: Int64) -> None:
@@ -336,34 +334,34 @@ def _add_batches(into: TablesBuilder, queue: Queue, **columns: Int64) -> None:
 
 
 def _read_device_queue(into: TablesBuilder, path: Path, losses: LossLog, is_whole_ns: bool) -> None:
-    """Read lines `node start end size` of the operators that fetch; others are of no queue.
+    """Read lines `node start end size` of the operators that fetch batches; skip other operators.
 
-    A batch has no number: the first is 1. Times are microseconds, or whole nanoseconds.
+    Batches are numbered from 1 in order of lines. Times are microseconds, or whole nanoseconds.
     """
     first = 1
     for lines in read_lines(path, losses):
-        found = QueueLines.of(lines, b",")
-        fetches = (text.startswith(_FETCHES) for text in found.column(0))
-        found = found.take(np.fromiter(fetches, np.bool_, len(found)))
-        whole = found.count >= _LEAST_OF_DEVICE
-        losses.add_lines("lines with too few cells", found.lines[~whole])
-        found = found.take(whole)
+        fetched = QueueLines.of(lines, b",")
+        fetches = (text.startswith(_FETCHES) for text in fetched.column(0))
+        fetched = fetched.take(np.fromiter(fetches, np.bool_, len(fetched)))
+        whole = fetched.count >= _LEAST_OF_DEVICE
+        losses.add_lines("lines with too few cells", fetched.lines[~whole])
+        fetched = fetched.take(whole)
         start_ns, end_ns = (
-            # Decimals behind whole nanoseconds are cut off.
-            whole_numbers([text.split(b".")[0] for text in found.column(place)], NO_TIME)[0]
+            # Truncate the fraction that may follow whole nanoseconds.
+            whole_numbers([text.split(b".")[0] for text in fetched.column(place)], NO_TIME)[0]
             if is_whole_ns
-            else moments_ns(found.column(place))
+            else parse_times_ns(fetched.column(place))
             for place in (1, 2)
         )
-        has_size = found.count > _LEAST_OF_DEVICE
-        size, sized = np.full(len(found), NO_ID), np.ones(len(found), np.bool_)
-        size[has_size], sized[has_size] = whole_numbers(found.take(has_size).column(3), NO_ID)
+        has_size = fetched.count > _LEAST_OF_DEVICE
+        size, sized = np.full(len(fetched), NO_ID), np.ones(len(fetched), np.bool_)
+        size[has_size], sized[has_size] = whole_numbers(fetched.take(has_size).column(3), NO_ID)
         good = (start_ns != NO_TIME) & (end_ns != NO_TIME) & sized
-        losses.add_lines(_NO_NUMBER, found.lines[~good])
+        losses.add_lines(_NO_NUMBER, fetched.lines[~good])
         length_ns = np.where(good, end_ns - np.where(good, start_ns, 0), 0)
         possible = (end_ns >= start_ns) & (length_ns >= 0) & (length_ns <= MOST)
         losses.add_lines(
-            "lines that end before they begin, or much later", found.lines[good & ~possible]
+            "lines that end before they begin, or much later", fetched.lines[good & ~possible]
         )
         good &= possible
         count = int(np.count_nonzero(good))
@@ -378,12 +376,12 @@ def _read_enqueued(into: TablesBuilder, path: Path, losses: LossLog) -> None:
     batches: list[tuple[bytes, ...]] = []
     damaged = 0
     for record in _split_records(path):
-        if found := _ENQUEUED.search(record):
-            batches.append(found.groups())
+        if match := _ENQUEUED.search(record):
+            batches.append(match.groups())
         elif record.strip():
             damaged += 1
     if damaged:
-        losses.add("records that tell of no batch", "an unknown place", damaged)
+        losses.add("records without a batch", "an unknown place", damaged)
     step, numbered = whole_numbers([index for index, _ in batches], 0)
     size, sized = whole_numbers([size for _, size in batches], 0)
     good = np.flatnonzero(numbered & sized)
@@ -405,7 +403,7 @@ def _split_records(path: Path) -> Iterator[bytes]:
 
 @dataclass
 class _Operation:
-    """An operation of the pipeline, of a file; sizes is None if it has no queue."""
+    """An operation of the pipeline; `sizes` are samples of its output queue, None without one."""
 
     op: int
     kind: str
@@ -416,15 +414,15 @@ class _Operation:
 
 
 def _read_pipeline_table(into: TablesBuilder, path: Path, losses: LossLog) -> None:
-    """Read minddata_pipeline_raw_R.csv, which is made of the JSON; lists are JSON in a cell."""
-    found: list[_Operation] = []
+    """Read minddata_pipeline_raw_R.csv, derived from pipeline_profiling_R.json; lists are JSON."""
+    operations: list[_Operation] = []
     for row in read_texts(path, _PIPELINE_CELLS, losses):
         number, kind, workers, children, sizes, capacity = row.cells
         op = whole_number(number)
         if op is None:
             losses.add(UNREADABLE, f"line {row.line}")
             continue
-        found.append(
+        operations.append(
             _Operation(
                 op,
                 kind,
@@ -434,20 +432,24 @@ def _read_pipeline_table(into: TablesBuilder, path: Path, losses: LossLog) -> No
                 _number(capacity),
             )
         )
-    _add_operations(found, losses, into)
+    _add_operations(operations, losses, into)
 
 
-def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBuilder) -> None:
-    """Add the operations from the root on, breadth first, with children over inline operations."""
-    by_number = {one.op: one for one in found}
-    if found and ROOT not in by_number:
-        losses.add(f"operations of a pipeline without a root (op {ROOT})", "the first", len(found))
-    shown: list[tuple[_Operation, int]] = []
+def _add_operations(operations: Sequence[_Operation], losses: LossLog, into: TablesBuilder) -> None:
+    """Add the operations that feed the root, breadth first, with the parent of each.
+
+    Operations without a queue are skipped: their children count as those of their parent.
+    """
+    by_number = {operation.op: operation for operation in operations}
+    if operations and ROOT not in by_number:
+        reason = f"operations of a pipeline without a root (op {ROOT})"
+        losses.add(reason, "the first", len(operations))
+    reached: list[tuple[_Operation, int]] = []
     seen = {ROOT}
     if ROOT in by_number:
-        shown.append((by_number[ROOT], NO_ID))
-    for one, _ in shown:  # which grows
-        waiting = deque(one.children)
+        reached.append((by_number[ROOT], NO_ID))
+    for operation, _ in reached:  # grows while it is iterated
+        waiting = deque(operation.children)
         while waiting:
             child = by_number.get(waiting.popleft())
             if child is None or child.op in seen:
@@ -456,27 +458,29 @@ def _add_operations(found: Sequence[_Operation], losses: LossLog, into: TablesBu
             if child.sizes is None:
                 waiting.extend(child.children)
             else:
-                shown.append((child, one.op))
+                reached.append((child, operation.op))
     rows = []
-    for one, parent in shown:
-        sizes = _sizes(one, losses)
+    for operation, parent in reached:
+        sizes = _sizes(operation, losses)
         samples = (
             (NO_ID, NO_ID, 0, 0)
             if sizes is None
-            else (len(sizes), one.capacity, sum(sizes), sizes.count(0))
+            else (len(sizes), operation.capacity, sum(sizes), sizes.count(0))
         )
-        rows.append((one.op, into.strings.code(one.kind), one.workers, parent, *samples))
+        kind = into.strings.code(operation.kind)
+        rows.append((operation.op, kind, operation.workers, parent, *samples))
     into.add(table_of_rows(PipelineOperations, rows))
 
 
-def _sizes(one: _Operation, losses: LossLog) -> list[int] | None:
-    if one.sizes is None:
+def _sizes(operation: _Operation, losses: LossLog) -> list[int] | None:
+    """Return the valid samples of the operation's queue, None if it has no queue."""
+    if operation.sizes is None:
         return None
-    numbers = [whole_number(size) for size in one.sizes]
+    numbers = [whole_number(size) for size in operation.sizes]
     good = [size for size in numbers if size is not None and 0 <= size < _MOST_BATCHES]
     if len(good) < len(numbers):
         bad = len(numbers) - len(good)
-        losses.add("samples of queues that are no number", f"operation {one.op}", bad)
+        losses.add("samples of queues that are not a number", f"operation {operation.op}", bad)
     return good
 
 
@@ -491,8 +495,8 @@ _USES = {
 
 
 def _mean(metrics: Mapping[str, Any], name: str) -> float:
-    """Return the mean of the samples that are numbers, NaN without any."""
-    samples = [real(one) for one in _listed(metrics.get(name)) if _is_number(one)]
+    """Return the mean of the samples that are numbers, NaN if there are none."""
+    samples = [real(sample) for sample in _listed(metrics.get(name)) if _is_number(sample)]
     return sum(samples) / len(samples) if samples else float("nan")
 
 
@@ -513,7 +517,7 @@ _OF_TASK = {"user_utilization": ("User", "%"), "sys_utilization": ("System", "%"
 
 
 def _times_ns(document: dict[str, Any]) -> Int64:
-    """Return the times (ms) of samples; NO_TIME for one that is not an integer."""
+    """Return the times of samples, which are in ms; NO_TIME for one that is not a number."""
     times_ns = [
         int(time) * _NS_IN_MS if _is_number(time) and 0 <= time < _MOST_MS else NO_TIME
         for time in _listed(document.get("time_stamp"))
@@ -522,7 +526,7 @@ def _times_ns(document: dict[str, Any]) -> Int64:
 
 
 def _values(samples: Any) -> Float64:
-    values = (float(one) if _is_number(one) else np.nan for one in _listed(samples))
+    values = (float(sample) if _is_number(sample) else np.nan for sample in _listed(samples))
     return np.array([*values], np.float64)
 
 
@@ -538,8 +542,8 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _whole(value: Any) -> list[int]:
-    numbers = (whole_number(one) for one in _listed(value))
-    return [one for one in numbers if one is not None]
+    numbers = map(whole_number, _listed(value))
+    return [number for number in numbers if number is not None]
 
 
 def _number(value: Any) -> int:

@@ -32,16 +32,16 @@ from timeline.columns.strings import StringPool
 from timeline.layers import Layer
 from timeline.records.tables import HostEvents, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.host import (
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.host import (
     HostClock,
     read_cpu_operators,
     read_host_stages,
     read_host_timeline,
 )
-from timeline.sources.beside.minddata import read_data_preparation
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.minddata import read_data_preparation
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
@@ -225,7 +225,7 @@ def test_rows_that_nothing_places_are_left_out_and_counted(
     records = read_all(made.path)[0]
     assert spans_of(records, CPU) == []
     assert spans_of(records, HOST) == stages(run, rank, clocks(made, rank))
-    tail = "on a clock that nothing relates to the records"
+    tail = "on a clock that cannot be related to the records"
     assert lost_rows(records)[f"rows of cpu_op_execute_timestamp_0.txt {tail}"] == 6
     assert lost_rows(records)[f"rows of device_queue_profiling_0.txt {tail}"] == 20
 

@@ -9,9 +9,9 @@ import pytest
 
 from timeline.records.not_given import NO_GRAPH
 from timeline.records.profiler_tables import ProfilerTables, StepPoints, StepTraceMeans
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.step_trace import read_step_trace
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.step_trace import read_step_trace
 
 HEADER = "step_num,start_point,end_point,total,fp_point,bp_point,iteration_interval,fp_and_bp,tail"
 STEP = "1,100,300,200,110,250,10,140,50"

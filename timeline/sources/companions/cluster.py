@@ -1,4 +1,4 @@
-"""Files on how a run is split over ranks, and on computing and communication in steps."""
+"""Files with the parallel strategy of a run, and with times of computing and communication."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ from timeline.records.profiler_tables import (
     ParallelTimes,
 )
 from timeline.records.task_kinds import collective_kind
-from timeline.sources.beside.delimited import (
+from timeline.sources.common.decimals import whole_number
+from timeline.sources.common.identity import GROUPS, read_groups
+from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.delimited import (
     MOST,
     UNREADABLE,
     Cell,
@@ -33,10 +36,7 @@ from timeline.sources.beside.delimited import (
     scale,
     table_of_rows,
 )
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
-from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.identity import read_groups
-from timeline.sources.common.losses import LossLog
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.json_values import read_json
 from timeline.sources.files.opened import without_gz
 
@@ -48,8 +48,8 @@ _TIMES = {
     "receive_alone_ns": ("receive_alone",),
     "collective_alone_ns": ("collective_communication_alone", "collective_communication"),
 }
-"""What headers call each column, with `_time` behind it or without. Files of data-parallel runs may
-have the columns of the step trace instead, in its ticks: these are read from there."""
+"""Names in headers of each column, which may end in `_time`. Files of data-parallel runs may have
+the columns of the step trace instead, in ticks: those are read from the step trace itself."""
 _HCCL = (
     Cell(("step_num",)),
     Cell(("link_info",)),
@@ -62,7 +62,7 @@ _SIZES = {
     "tensors": ("tensor_model_parallel_size", "tp"),
     "contexts": ("context_parallel_size", "cp"),
 }
-"""What `distributed_args` call sizes, as Megatron does, and the groups that are so large."""
+"""Names of sizes in `distributed_args`, which are Megatron's, and the groups of that size."""
 _PAIR = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
 _MOST_RANKS = 1 << 20
 _NS_OF_MS, _BYTES_OF_KB = 1_000_000, 1000
@@ -80,7 +80,7 @@ def read_cluster(files: NumberedFiles, into: TablesBuilder) -> None:
     into.read_files(files, readers)
 
 
-# -- how the run is split --------------------------------------------------------------------------
+# -- parallel strategy -----------------------------------------------------------------------------
 
 
 def _add_strategy(
@@ -93,16 +93,16 @@ def _add_strategy(
     stage: object = None,
     **more: int,
 ) -> None:
-    """Add what a file says of how the run is split, if it says anything.
+    """Add the parallel strategy in a file, if it holds any part of one.
 
     more: other columns of ParallelStrategies.
     """
-    found = {"stages": _whole(stages, 1), "ranks": _whole(ranks, 1), "stage": _whole(stage, 0)}
-    found |= more
-    named = mode if isinstance(mode, str) else ""
-    if named or any(value != NO_ID for value in found.values()):
-        codes = {"file": into.strings.code(path.name), "mode": into.strings.code(named)}
-        columns = {name: [value] for name, value in (codes | found | {"source": source}).items()}
+    sizes = {"stages": _whole(stages, 1), "ranks": _whole(ranks, 1), "stage": _whole(stage, 0)}
+    sizes |= more
+    name_of_mode = mode if isinstance(mode, str) else ""
+    if name_of_mode or any(value != NO_ID for value in sizes.values()):
+        codes = {"file": into.strings.code(path.name), "mode": into.strings.code(name_of_mode)}
+        columns = {name: [value] for name, value in (codes | sizes | {"source": source}).items()}
         into.add(ParallelStrategies.of(1, columns))
 
 
@@ -126,9 +126,9 @@ def _stage_devices(stages: object) -> tuple[int | None, int | None]:
     """Return the number of stages and ranks: each stage lists its ranks by dimensions."""
     if not isinstance(stages, list) or not stages:
         return None, None
-    held = [stage.get("dim") if isinstance(stage, dict) else None for stage in stages]
-    counts = [len(ranks) for ranks in held if isinstance(ranks, list)]
-    return (len(counts), sum(counts)) if len(counts) == len(held) else (None, None)
+    ranks = [stage.get("dim") if isinstance(stage, dict) else None for stage in stages]
+    counts = [len(listed) for listed in ranks if isinstance(listed, list)]
+    return (len(counts), sum(counts)) if len(counts) == len(ranks) else (None, None)
 
 
 def _read_profiler_info(path: Path, _: LossLog, into: TablesBuilder) -> None:
@@ -138,19 +138,20 @@ def _read_profiler_info(path: Path, _: LossLog, into: TablesBuilder) -> None:
 
 
 def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:
-    """Read profiler_metadata.json: the sizes of `distributed_args`, or else those of the groups.
+    """Read profiler_metadata.json: the sizes in `distributed_args`, else the sizes of groups.
 
-    The stage of a rank is its place among the members of its group `pp`.
+    The stage of a rank is its index in its group `pp`.
     """
     try:
         document = read_json(path)
     except SourceError:
-        return  # counted where the groups themselves are read
+        return  # counted where the process groups are read
     args = document.get("distributed_args")
-    known = args if isinstance(args, dict) else {}
-    members = {group.name: group.ranks for group in reversed(read_groups(document))}
+    args = args if isinstance(args, dict) else {}
+    groups = read_groups(document.get(GROUPS))
+    members = {group.name: group.ranks for group in reversed(groups)}
     sizes = {
-        field: _whole(known.get(key, len(members.get(name, ())) or None), 1)
+        field: _whole(args.get(key, len(members.get(name, ())) or None), 1)
         for field, (key, name) in _SIZES.items()
     }
     stages = members.get("pp", ())
@@ -158,14 +159,14 @@ def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:
     _add_strategy(ParallelSource.METADATA, path, into, stage=stage, **sizes)
 
 
-# -- what ranks compute and communicate ------------------------------------------------------------
+# -- times of computing and communication ----------------------------------------------------------
 
 
 def _read_times(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     """Read ascend_cluster_analyse_MODE_STAGES_RANKS_R.csv.
 
-    It has a row per step in the order of the step trace, then their mean; a file of one row has it
-    for both. A row that is damaged keeps its place. Steps beyond the step trace follow its last.
+    It has a row per step in the order of the step trace, then their mean; a single row is both.
+    A damaged row keeps its step. Steps beyond those of the step trace are numbered after its last.
     """
     if match := _NAME.fullmatch(without_gz(path.name)):
         _add_strategy(ParallelSource.TIMES, path, into, *match.groups())
@@ -202,13 +203,13 @@ def _read_times(path: Path, losses: LossLog, into: TablesBuilder) -> None:
     into.add(ParallelTimes.of(len(kept), columns))
 
 
-# -- what links and communication ops did ----------------------------------------------------------
+# -- links and communication ops -------------------------------------------------------------------
 
 
 def _read_hccl(path: Path, losses: LossLog, into: TablesBuilder) -> None:
-    """Read hccl_raw_R.csv: a row per step, whose links and ops are JSON in cells.
+    """Read hccl_raw_R.csv: a row per step, with links and ops as JSON in cells.
 
-    Its bandwidths are sums of those of ops, so they are left alone; the row of means, too.
+    Bandwidths are skipped, since they are sums of the bandwidths of ops; so is the row of means.
     """
     links: list[tuple[int, ...]] = []
     sums: list[tuple[int, ...]] = []
@@ -233,7 +234,7 @@ def _is_whole(text: str) -> bool:
 def _links_of(
     step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
 ) -> Iterator[tuple[int, ...]]:
-    """Return the columns of LinkSums, of `{"1-0": {"SDMA": [ms, kB, kB/s]}}`."""
+    """Yield rows of LinkSums from `{"1-0": {"SDMA": [ms, kB, kB/s]}}`."""
     for pair, kinds in _object(text, losses, where).items():
         ends = _PAIR.fullmatch(pair)
         for link, figures in kinds.items() if isinstance(kinds, dict) else ():
@@ -248,33 +249,33 @@ def _links_of(
 def _ops_of(
     step: int, text: str, into: TablesBuilder, losses: LossLog, where: str
 ) -> Iterator[tuple[int, ...]]:
-    """Return the columns of CollectiveSums, of `{NAME: [step, transfer ms, wait ms, links]}`.
+    """Yield rows of CollectiveSums from `{NAME: [step, transfer ms, wait ms, links]}`.
 
-    Files of some versions hold no ops.
+    The cell is empty in files of some versions.
     """
     sums: dict[str, list[int]] = {}
     for name, figures in _object(text, losses, where).items() if text else ():
-        transfer_ns, waited_ns = (_scaled(figures, at, _NS_OF_MS) for at in (1, 2))
-        if transfer_ns is None or waited_ns is None:
+        transfer_ns, wait_ns = (_scaled(figures, at, _NS_OF_MS) for at in (1, 2))
+        if transfer_ns is None or wait_ns is None:
             losses.add("communication ops that cannot be read", where)
             continue
-        kind = sums.setdefault(collective_kind(name), [0, 0, 0])
-        for at, value in enumerate((1, waited_ns, transfer_ns)):
-            kind[at] += value
-    for kind_name, kind in sums.items():
-        yield step, into.strings.code(kind_name), *kind
+        of_kind = sums.setdefault(collective_kind(name), [0, 0, 0])
+        for at, value in enumerate((1, wait_ns, transfer_ns)):
+            of_kind[at] += value
+    for kind, of_kind in sums.items():
+        yield step, into.strings.code(kind), *of_kind
 
 
 def _object(text: str, losses: LossLog, where: str) -> dict[str, Any]:
-    """Return the JSON object in a cell; an empty one for anything else, which is noted."""
+    """Parse a cell that holds a JSON object; count anything else as damage and return no object."""
     value = parse_json(text)
     if not isinstance(value, dict):
-        losses.add("cells that hold no JSON object", where)
+        losses.add("cells without a JSON object", where)
         return {}
     return value
 
 
 def _scaled(figures: object, at: int, factor: int) -> int | None:
-    """Return the number at a place of a list times a factor; None without one."""
+    """Return the number at an index of a list times a factor; None if it is not there."""
     is_long = isinstance(figures, list) and len(figures) > at
     return scale(figures[at], factor) if is_long else None  # type: ignore[index]

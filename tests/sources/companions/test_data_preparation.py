@@ -20,9 +20,9 @@ from timeline.records.profiler_tables import (
     Queue,
     QueueRecords,
 )
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.minddata import read_data_preparation
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.minddata import read_data_preparation
 
 HOST_QUEUE = "0 1 1 4 10\n0 2 1 4.5 10\n0 0 1 0 10\n1 64 1 0 10\n"
 
@@ -84,8 +84,8 @@ def test_damaged_lines_of_a_queue_are_counted_with_their_place(tmp_path: Path) -
     tables, lost = read(tmp_path, device_queue_profiling=text)
     assert sizes(tables, Queue.HOST) == [(1, 0), (3, 5)]
     assert lost == [
-        "device_queue_profiling_0.txt: lines of no known kind, the first at line 5",
-        "device_queue_profiling_0.txt: lines with a cell that is no number, the first at line 6",
+        "device_queue_profiling_0.txt: lines of an unknown kind, the first at line 5",
+        "device_queue_profiling_0.txt: lines with a cell that is not a number, the first at line 6",
     ]
 
 

@@ -1,4 +1,4 @@
-"""Delimited text as rows and columns, and the tables that files fill."""
+"""Reading delimited text as rows and columns, and collecting the tables of a rank."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import orjson
 from timeline.columns.columns import ColumnTable, column
 from timeline.records.profiler_tables import ProfilerTables
 from timeline.records.tables import Omission
-from timeline.sources.beside.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.common.losses import LossLog, LostRows
+from timeline.sources.companions.file_kinds import NumberedFile, NumberedFiles
 from timeline.sources.decoders.csv_blocks import read_lines
 
 _Table = TypeVar("_Table", bound=ColumnTable)
@@ -27,17 +27,17 @@ UNREADABLE = "rows with a cell that cannot be read"
 
 
 def table_of_rows(kind: type[_Table], rows: Sequence[tuple[int | None, ...]]) -> _Table:
-    """Return a table of rows of integers in the order of its columns; the last may be missing."""
+    """Build a table from rows of integers in the order of its columns; the last may be left out."""
     names = [*kind.empty().columns()][: len(rows[0]) if rows else None]
     columns = np.array(rows, np.int64).reshape(-1, len(names)).T
     return kind.of(len(rows), dict(zip(names, columns, strict=True)))
 
 
 class TablesBuilder(LostRows):
-    """Collects the tables of one rank while its files are read.
+    """Collector of the tables of one rank while its files are read.
 
-    strings: of all tables, which hold their codes. before: tables that were read before, to which
-    rows are added. step_numbers: those of the step trace, in its order.
+    before: tables to which rows are added. `strings` holds the strings of all tables, whose columns
+    are codes; `step_numbers` are the steps of the step trace, in its order.
     """
 
     def __init__(self, rank: int, before: ProfilerTables | None = None) -> None:
@@ -51,46 +51,46 @@ class TablesBuilder(LostRows):
         self._parts.setdefault(type(table), []).append(table)
 
     def holds(self, kind: type[ColumnTable]) -> bool:
-        """Return whether the file of a table has been read, even if it holds no row."""
+        """Return whether a table has been added, even an empty one."""
         return kind in self._parts
 
     def of(self, kind: type[_Table]) -> _Table:
-        """Return all rows of a class so far."""
+        """Return the rows of a table so far."""
         return kind.concat(self._parts.get(kind, []))  # type: ignore[arg-type]
 
     def read_files(self, files: NumberedFiles, readers: Mapping[NumberedFile, TableReader]) -> None:
-        """Read the files of each kind, in order of the readers; one that fails is counted."""
+        """Read the files of each kind, in order of the readers; count files that cannot be read."""
         for kind, read in readers.items():
             for path in files.get(kind, ()):
                 with self.reading(path) as losses:
                     read(path, losses, self)
 
     def build(self) -> tuple[ProfilerTables, tuple[Omission, ...]]:
-        """Return all tables, and what could not be read of their files."""
+        """Return all tables, and omissions of their files."""
         tables = {kind: kind.concat(parts) for kind, parts in self._parts.items()}
         return ProfilerTables(self.strings, tables, self.step_numbers), tuple(self.omissions)
 
 
 TableReader = Callable[[Path, LossLog, TablesBuilder], None]
-"""Reads a file into tables; damage goes to the log."""
+"""A function that reads a file into tables and logs damage."""
 MOST = 1 << 48
-"""No length in ns, size in bytes or count is larger: that is three days, and 280 terabytes.
+"""The largest plausible length in ns, size in bytes or count: three days, or 280 terabytes.
 
-Sums of tens of thousands fit 64 bits."""
-MOST_MOMENT_NS = (1 << 62) - 1
-"""So that 64 bits hold what lies between two moments."""
+Sums of tens of thousands of such values fit 64 bits."""
+MOST_TIME_NS = (1 << 62) - 1
+"""The latest time, so that the difference between two times fits 64 bits."""
 NOT_GIVEN = frozenset({"", "-", "N/A", "NA", "None", "null", "nan"})
 _MOST_INTEGER = (1 << 63) - 1
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,9})?", re.ASCII)
-"""Decimal itself also takes 1_000, inf, nan and digits of other scripts."""
+"""A decimal number; Decimal() itself also accepts 1_000, inf, nan and digits of other scripts."""
 _MOST_DIGITS = 19
-"""Before the point of what 64 bits hold."""
+"""The most digits before the point of a number that fits 64 bits."""
 
 
 class Unit(enum.Enum):
     """The content of a cell: a string, or a number in a unit.
 
-    factor: to the unit of the column; names distinguish units of one factor.
+    factor: converts it to the unit of the column; names distinguish units with the same factor.
     """
 
     TEXT = "text", None
@@ -99,29 +99,29 @@ class Unit(enum.Enum):
     MICROSECONDS = "us", 1_000
     MILLISECONDS = "ms", 1_000_000
     MILLISECONDS_AS_PS = "ms as ps", 1_000_000_000
-    """In picoseconds, for means."""
+    """Milliseconds, converted to picoseconds for exact sums of means."""
     PERCENT = "%", "0.01"
     MEGA = "MFLOP", 1_000_000
-    """MFLOP, as FLOP."""
+    """MFLOP, converted to FLOP."""
     GIGA = "GFLOP/s", 1_000_000_000
-    """GFLOP/s, as FLOP/s."""
+    """GFLOP/s, converted to FLOP/s."""
 
     def __init__(self, _: str, factor: int | str | None) -> None:
         self.factor = None if factor is None else Decimal(factor)
 
 
 _UNITS_IN_HEADERS = {
-    one.value[0]: one for one in (Unit.NANOSECONDS, Unit.MICROSECONDS, Unit.MILLISECONDS)
+    unit.value[0]: unit for unit in (Unit.NANOSECONDS, Unit.MICROSECONDS, Unit.MILLISECONDS)
 }
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A column of a file, by what headers call it.
+    """The declaration of a column of a file.
 
-    names: in small letters; of several in one header the first here is taken. absent: the value of
-    a row without the cell, None if such a row is damaged. least, most: of numbers, in the unit
-    of the column; a row with one beyond them is damaged.
+    names: its possible names in headers, in lower case; the first that a header has is used.
+    absent: the value of a row without the cell; None if such a row is damaged. least, most: limits
+    of numbers, in the unit of the column; a row beyond them is damaged.
     """
 
     names: tuple[str, ...]
@@ -132,28 +132,28 @@ class Cell:
 
 
 def cell(*names: str, unit: Unit = Unit.TEXT, absent: float | None = None, **limits: int) -> Any:
-    """Declare a column of a table that `read_table` fills; arguments as for `Cell`."""
+    """Declare a column of a table for `read_table`; arguments are those of `Cell`."""
     dtype = {Unit.TEXT: np.int32, Unit.PERCENT: np.float64}.get(unit, np.int64)
-    declared = {"cell": Cell(names, unit, absent, **limits)}
-    return field(metadata={**column(dtype, absent).metadata, **declared})
+    cell_metadata = {"cell": Cell(names, unit, absent, **limits)}
+    return field(metadata={**column(dtype, absent).metadata, **cell_metadata})
 
 
 @dataclass(frozen=True)
 class Row:
-    """The cells of a line, without blanks around them."""
+    """The stripped cells of a line, and its number."""
 
     line: int
     cells: tuple[str, ...]
 
     def text(self, place: int) -> str:
-        """Return the cell at a place, empty where the row has none."""
+        """Return the cell at a place, empty if the row has none."""
         return self.cells[place] if 0 <= place < len(self.cells) else ""
 
 
 def read_rows(path: Path, losses: LossLog, delimiter: str | None = ",") -> Iterator[Row]:
-    """Read the rows of a text that are not empty; delimiters in quotes are of a cell.
+    """Yield the rows of a file that are not blank; delimiters within quotes do not split cells.
 
-    delimiter: None for any blanks.
+    delimiter: None for any run of blanks.
 
     Raises:
         SourceError: the file cannot be read.
@@ -173,19 +173,20 @@ def _split(text: str, delimiter: str) -> list[str]:
     csv.field_size_limit(max(csv.field_size_limit(), len(text) + 1))
     try:
         return next(csv.reader([text], delimiter=delimiter, skipinitialspace=True), [])
-    except csv.Error:  # a carriage return or NUL within: one cell, which no column takes
+    except csv.Error:  # a carriage return or NUL in the line: keep it whole, which is damaged
         return [text]
 
 
 def quantity(text: str, unit: Unit) -> int | float | None:
-    """Return the number in a text in the unit of the column; None if there is none.
+    """Parse a number and convert it to the unit of its column; None if it is not a number.
 
-    Whole units are exact integers, rounded to the nearest; percents are floats from 0 to 1.
+    Also None if it does not fit 64 bits. Percentages become floats, 1.0 for 100 %; numbers in other
+    units become exact integers.
     """
     if unit.factor is None or not _NUMBER.fullmatch(text):
         return None
     number = Decimal(text)
-    if number.adjusted() >= _MOST_DIGITS:  # a product of such may be too large to be made
+    if number.adjusted() >= _MOST_DIGITS:  # a product could exceed the largest Decimal
         return None
     number *= unit.factor
     if abs(number) > _MOST_INTEGER:
@@ -194,14 +195,14 @@ def quantity(text: str, unit: Unit) -> int | float | None:
 
 
 def scale(value: object, factor: int) -> int | None:
-    """Return a number of JSON times a factor, rounded; None if it is not one from 0 to MOST."""
+    """Return a JSON number times a factor, rounded; None unless it is a number from 0 to MOST."""
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
     return round(value * factor) if 0 <= value * factor <= MOST else None
 
 
 def parse_json(text: str) -> Any:
-    """Return the value in a cell that holds JSON; None if it does not."""
+    """Parse a cell that holds JSON; None if it is not valid."""
     try:
         return orjson.loads(text)
     except orjson.JSONDecodeError:
@@ -209,11 +210,11 @@ def parse_json(text: str) -> Any:
 
 
 def read_table(path: Path, kind: type[_Table], into: TablesBuilder) -> _Table:
-    """Read a file with a header as a table of `cell`s, a row for each line; damage is counted.
+    """Read a file with a header as a table whose columns are declared by `cell`; count damage.
 
-    A header may give the unit of its times, as in `total_time(us)`.
+    A header may give the unit of times, as in `total_time(us)`.
     """
-    cells = {one.metadata["cell"]: one.name for one in fields(kind)}
+    cells = {column.metadata["cell"]: column.name for column in fields(kind)}
     names, good = list[str](), list[list[int | float | None]]()
     with into.reading(path) as losses:
         rows = read_rows(path, losses)
@@ -230,7 +231,7 @@ def read_table(path: Path, kind: type[_Table], into: TablesBuilder) -> _Table:
 
 
 def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[Row]:
-    """Read the texts of declared cells of each row, in their order; empty where a row has none.
+    """Yield the declared cells of each row as strings, in order of `cells`; empty if absent.
 
     For files whose cells hold more than a number or a name.
 
@@ -238,18 +239,18 @@ def read_texts(path: Path, cells: Sequence[Cell], losses: LossLog) -> Iterator[R
         SourceError: the file cannot be read.
     """
     rows = read_rows(path, losses)
-    if held := _find_cells(rows, cells, losses):
-        places = [held[cell][0] if cell in held else -1 for cell in cells]
+    if places := _find_cells(rows, cells, losses):
+        indices = [places[cell][0] if cell in places else -1 for cell in cells]
         for row in rows:
-            yield Row(row.line, tuple(map(row.text, places)))
+            yield Row(row.line, tuple(map(row.text, indices)))
 
 
 def _find_cells(
     rows: Iterator[Row], cells: Sequence[Cell], losses: LossLog
 ) -> dict[Cell, tuple[int, Unit]]:
-    """Find cells in the header: where each lies in a row, and its unit if the header gives one.
+    """Return the place in rows and the unit of each cell by the header, the first row.
 
-    Nothing is found where there is no header, or where it lacks a cell that is needed.
+    Empty if there is no header, or if it lacks a cell without a default.
     """
     header = next(rows, None)
     if header is None:
@@ -263,7 +264,7 @@ def _find_cells(
         columns[text.lower()] = at
     places = {}
     for cell in cells:
-        if name := next((one for one in cell.names if one in columns), ""):
+        if name := next(filter(columns.__contains__, cell.names), ""):
             places[cell] = columns[name], units.get(name, cell.unit)
         elif cell.absent is None:
             losses.add(f"headers without {cell.names[0]}, with all rows", f"line {header.line}")
@@ -272,7 +273,7 @@ def _find_cells(
 
 
 def _value(cell: Cell, text: str, unit: Unit, into: TablesBuilder) -> int | float | None:
-    """Return the value of a cell, None if one must be there and is not; texts are codes."""
+    """Return the value of a cell, a code for a string; None if the row is damaged."""
     if cell.unit is Unit.TEXT:
         return into.strings.code(text)
     value = quantity(text, unit)

@@ -13,9 +13,9 @@ from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.flops import operators_of, write_flops
 from simulator.writers.mindspore.text import TextFiles
 from timeline.records.profiler_tables import FlopLevel, FlopRows, FlopUnit
-from timeline.sources.beside.delimited import TablesBuilder
-from timeline.sources.beside.file_kinds import find_numbered_files
-from timeline.sources.beside.flops import read_flops
+from timeline.sources.companions.delimited import TablesBuilder
+from timeline.sources.companions.file_kinds import find_numbered_files
+from timeline.sources.companions.flops import read_flops
 
 Row = dict[str, object]
 OPERATORS, SUMMARY = "flops_0.txt", "flops_summary_0.json"
@@ -163,7 +163,7 @@ def test_a_summary_is_of_the_rank(tmp_path: Path, held: str, expected: list[obje
 @pytest.mark.parametrize(
     ("name", "text", "reason"),
     [
-        (SUMMARY, '{"FLOPs": "much"}', "values that are no numbers, the first at FLOPs"),
+        (SUMMARY, '{"FLOPs": "much"}', "values that are not numbers, the first at FLOPs"),
         (SUMMARY, "{}", "objects without FLOPs, the first at its beginning"),
         (SCOPES, '{"data": []}', "objects without links, the first at data"),
         (

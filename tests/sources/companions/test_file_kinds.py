@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from timeline.sources.beside.file_kinds import (
+from timeline.sources.companions.file_kinds import (
     NumberedFile,
     find_numbered_files,
     numbers_in,

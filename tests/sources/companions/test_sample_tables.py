@@ -33,10 +33,10 @@ from timeline.layers import Layer
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Allocations, Omission, OmissionCode, Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS
-from timeline.sources.beside.counters import add_allocations, read_sample_table
 from timeline.sources.common.counter_tables import CounterTable, csv_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.losses import LostRows
+from timeline.sources.companions.counters import add_allocations, read_sample_table
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 

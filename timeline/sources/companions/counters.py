@@ -1,4 +1,4 @@
-"""Counters, allocations and reserved memory from the CSV tables beside a capture."""
+"""Counters, allocations and reserved memory from CSV tables in the directory of a capture."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from timeline.sources.common.counters import (
     select_device_rows,
     whole_bytes,
 )
-from timeline.sources.common.decimals import interval_ns, moments_ns
+from timeline.sources.common.decimals import interval_ns, parse_times_ns
 from timeline.sources.common.losses import LossLog, LostRows, counted_losses
 from timeline.sources.decoders.csv_blocks import NOT_GIVEN, Block, RowShape, read_blocks
 from timeline.sources.source import ReadRequest
@@ -44,7 +44,7 @@ _TIMES = ("Timestamp(us)", "timestamp(us)", "Start Time(us)")
 def _read_blocks(
     paths: Sequence[Path], lost: LostRows, *required: str
 ) -> Iterator[tuple[Block, LossLog]]:
-    """Read the slices of a table, each block with the log of its file.
+    """Yield the blocks of all slices of a table, each with the damage log of its file.
 
     Raises:
         SourceError: a file cannot be read, or lacks a column.
@@ -67,13 +67,12 @@ def read_sample_table(
     lost: LostRows,
     counters: CounterBuilder,
 ) -> None:
-    """Read all slices of a table; with a device, only its rows.
+    """Read all slices of a table into counters; with a device, only its rows.
 
-    Args:
-        drawn: groups that the capture itself has; their series are not drawn again.
+    drawn: groups that the capture itself has; samples that repeat them are left out.
 
     Raises:
-        SourceError: a file cannot be read, or has no times.
+        SourceError: a file cannot be read, or has no column of times.
     """
     labels, devices, units = dict[str, int](), dict[str, int](), dict[str, str]()
     parts: list[tuple[Int64, Codes, Codes, dict[str, Float64]]] = []
@@ -86,7 +85,7 @@ def read_sample_table(
         time = first_of(_TIMES, block)
         if not time:
             raise SourceError(damage.path, f"has no column {_TIMES[0]}.")
-        time_ns = moments_ns(block.cells(time))
+        time_ns = parse_times_ns(block.cells(time))
         wanted = select_device_rows(block, device)
         label = block.positions(table.label, labels)
         again = wanted & np.isin(label, [labels[text] for text in drawn_labels & labels.keys()])
@@ -97,11 +96,11 @@ def read_sample_table(
         at = block.positions(first_of(DEVICES, block), devices)
         values = {}
         columns = {column_name(column): column for column in block.header}
-        for name in (one for one in table.values if one in columns):
+        for name in (column for column in table.values if column in columns):
             units.setdefault(name, column_unit(columns[name]))
-            values[name], given = block.reals(columns[name])
-            bad = wanted & given & ~np.isfinite(values[name])
-            damage.add_lines("values that are no numbers", block.lines[bad])
+            values[name], is_given = block.reals(columns[name])
+            bad = wanted & is_given & ~np.isfinite(values[name])
+            damage.add_lines("values that are not numbers", block.lines[bad])
         values = {name: column[timed] for name, column in values.items()}
         parts.append((time_ns[timed], label[timed], at[timed], values))
     reason = f"rows of {paths[0].name} already drawn from the capture"
@@ -116,9 +115,11 @@ def read_sample_table(
         absent = ((values, np.full(len(times), np.nan)) for times, *_, values in parts)
         samples = np.concatenate([values.get(name, none) for values, none in absent])
         sizes, unit = whole_bytes(samples, unit_of_file)
-        given = np.isfinite(samples)
-        of_column = replace(series, which=series.which[given])
-        idle += counters.add_column(table, name, of_column, time_ns[given], sizes[given], unit)
+        is_given = np.isfinite(samples)
+        of_column = replace(series, which=series.which[is_given])
+        idle += counters.add_column(
+            table, name, of_column, time_ns[is_given], sizes[is_given], unit
+        )
     reason = f"samples of {paths[0].name} that stay zero all along"
     lost.leave_out(reason, idle, OmissionCode.IDLE_COUNTER, loss=False)
 
@@ -126,9 +127,9 @@ def read_sample_table(
 def _label_series(
     label: Codes, device: Codes, labels: Sequence[str], devices: Sequence[str]
 ) -> Labels:
-    """Return what is put into and behind the names of series: labels, and devices of several.
+    """Return the labels of series, and devices as endings of names if there are several.
 
-    label, device: (n,) places among labels and devices.
+    label, device: (n,) indices of `labels` and `devices`.
     """
     groups = group_by(len(label), [label, device])
     endings: list[str] = []
@@ -153,11 +154,11 @@ _ALLOCATED, _RELEASED, _DURATION = "Allocation Time(us)", "Release Time(us)", "D
 def read_allocation_table(
     database: Database, device: int | None, rank: int, codes: Callable[[Int64], Codes]
 ) -> tuple[Allocations, list[Omission]]:
-    """Read OP_MEMORY of a database, which says the same as operator_memory.csv.
+    """Read OP_MEMORY of a database, which has the content of operator_memory.csv.
 
     Args:
-        device: the one whose rows are wanted; None is all.
-        codes: of the names behind string ids.
+        device: the device to read; None for all.
+        codes: converts string ids of the database to codes.
     """
     if not database.has(_TABLE, "size", *_TABLE_TIMES):
         database.note_unread(_TABLE, "size", *_TABLE_TIMES)
@@ -169,8 +170,8 @@ def read_allocation_table(
     good = are_sound(size_bytes, allocated_ns, released_ns)
     unsound = {f"rows of {_TABLE} {_UNSOUND}": int((~good).sum())}
     names = codes(rows["name"])
-    found = _allocations(good, allocated_ns, released_ns, names, size_bytes)
-    return found, [*counted_losses(unsound, rank, OmissionCode.NO_TIME)]
+    allocations = _allocations(good, allocated_ns, released_ns, names, size_bytes)
+    return allocations, [*counted_losses(unsound, rank, OmissionCode.NO_TIME)]
 
 
 def _allocations(
@@ -181,7 +182,7 @@ def _allocations(
 
 
 def add_allocations(allocations: Allocations, counters: CounterBuilder) -> None:
-    """Add the running sum of allocations that are not yet released, from zero at the beginning."""
+    """Add a counter of the bytes that are allocated and not yet released, starting from zero."""
     released = allocations.take(allocations.end_ns != NO_TIME)
     times_ns = np.concatenate([allocations.start_ns, released.end_ns])
     changes = np.concatenate([allocations.size_bytes, -released.size_bytes])
@@ -192,40 +193,40 @@ def add_allocations(allocations: Allocations, counters: CounterBuilder) -> None:
 
 
 def are_sound(size_bytes: Float64, allocated_ns: Int64, released_ns: Int64) -> Bool:
-    """Return True for sizes that a memory can hold, with a time and no release before that."""
-    known = (allocated_ns != NO_TIME) & (np.abs(size_bytes) < MOST_BYTES)
-    sound: Bool = known & ((released_ns == NO_TIME) | (released_ns >= allocated_ns))
+    """Return a mask of allocations with a time, a plausible size and no earlier release."""
+    valid = (allocated_ns != NO_TIME) & (np.abs(size_bytes) < MOST_BYTES)
+    sound: Bool = valid & ((released_ns == NO_TIME) | (released_ns >= allocated_ns))
     return sound
 
 
 def read_allocations(
     paths: Sequence[Path], device: int | None, strings: StringPool, lost: LostRows
 ) -> Allocations:
-    """Read each allocation in all slices of operator_memory.csv; with a device, only its rows.
+    """Read the allocations in all slices of operator_memory.csv; with a device, only its rows.
 
-    The totals beside each allocation are those of memory_record.csv at the same time, and not read.
+    The columns of totals repeat memory_record.csv and are skipped.
 
     Raises:
         SourceError: a file cannot be read, or lacks a column.
     """
     blocks = _read_blocks(paths, lost, _ALLOCATED)
-    return Allocations.concat([_of_block(*one, device, strings) for one in blocks])
+    return Allocations.concat([_of_block(*block, device, strings) for block in blocks])
 
 
 def _of_block(
     block: Block, damage: LossLog, device: int | None, strings: StringPool
 ) -> Allocations:
-    """Return the allocations of the device that have a size and times; others are noted.
+    """Return the allocations of the device with a size and times; count others as damage.
 
-    Older exports give how long the memory was held instead of when it was released.
+    Older exports hold the duration of the allocation instead of the time of its release.
     """
     size = next((column for column in block.header if column_name(column) == "Size"), "")
     if column_unit(size) not in SIZES:
         raise SourceError(damage.path, "has no column Size(KB).")
     taken = block.cells(_ALLOCATED)
-    allocated_ns = moments_ns(taken)
+    allocated_ns = parse_times_ns(taken)
     if _RELEASED in block:
-        released_ns = moments_ns(block.cells(_RELEASED))
+        released_ns = parse_times_ns(block.cells(_RELEASED))
     else:
         lengths = [
             b"N/A" if cell in NOT_GIVEN else cell.encode() for cell in block.texts(_DURATION)
@@ -239,7 +240,7 @@ def _of_block(
     return _allocations(wanted & good, allocated_ns, released_ns, names, size_bytes)
 
 
-# -- all of them -----------------------------------------------------------------------------------
+# -- all tables ------------------------------------------------------------------------------------
 
 _RESERVED = "Total Reserved"
 
@@ -252,38 +253,38 @@ def with_csv_counters(
 ) -> Records:
     """Add the counters, allocations and reserved memory that records do not hold themselves.
 
-    A table that cannot be read at all is left out and counted: the capture itself is whole.
+    A table that cannot be read at all is left out and counted.
 
     Args:
-        files: by the name of their kind.
-        device: the one whose rows are wanted; None is all.
+        files: the slices of each table by the name of its kind.
+        device: the device to read; None for all.
     """
     lost, counters = LostRows(records.rank), CounterBuilder()
-    counting = Layer.COUNTERS in wanted.layers
+    with_counters = Layer.COUNTERS in wanted.layers
     drawn = {records.strings[code] for code in set(records.series.group.tolist())}
-    for table in csv_tables() if counting else ():
+    for table in csv_tables() if with_counters else ():
         before = len(counters)
         if paths := files.get(table.table, ()):
             with lost.reading(paths[0]):
                 read_sample_table(table, paths, drawn, device, lost, counters)
         drawn |= {table.group} if len(counters) > before else set()
-    draws = counting and ALLOCATIONS_GROUP not in drawn
+    draws = with_counters and ALLOCATIONS_GROUP not in drawn
     lists = wanted.with_allocations and not len(records.allocations)
     paths = files.get(OPERATOR_MEMORY, ())
     if paths and (draws or lists):
-        found = Allocations.empty()
+        allocations = Allocations.empty()
         with lost.reading(paths[0]):
-            found = read_allocations(paths, device, records.strings, lost)
+            allocations = read_allocations(paths, device, records.strings, lost)
         if draws:
-            add_allocations(found, counters)
+            add_allocations(allocations, counters)
         if lists:
-            records = replace(records, allocations=found)
+            records = replace(records, allocations=allocations)
     paths = files.get("memory_record", ())
     if paths and wanted.memory and records.reserved_bytes == NO_ID:
-        lost_again = LostRows(records.rank) if counting else lost
+        lost_again = LostRows(records.rank) if with_counters else lost
         with lost_again.reading(paths[0]):
-            most = _most_reserved(paths, device, lost_again)
-            records = replace(records, reserved_bytes=most)
+            reserved_bytes = _most_reserved(paths, device, lost_again)
+            records = replace(records, reserved_bytes=reserved_bytes)
     series, samples = counters.tables(records.strings)
     omissions = tuple(lost.omissions)
     extra = Records(
@@ -293,15 +294,16 @@ def with_csv_counters(
 
 
 def _most_reserved(paths: Sequence[Path], device: int | None, lost: LostRows) -> int:
+    """Return the peak of reserved memory in bytes, NO_ID if there is no sample."""
     most = NO_ID
     for block, damage in _read_blocks(paths, lost):
         columns = {column_name(column): column for column in block.header}
         if _RESERVED not in columns:
             raise SourceError(damage.path, f"has no column {_RESERVED}.")
-        values, given = block.reals(columns[_RESERVED])
+        values, is_given = block.reals(columns[_RESERVED])
         wanted = select_device_rows(block, device)
         good = wanted & np.isfinite(values)
-        damage.add_lines("values that are no numbers", block.lines[wanted & given & ~good])
+        damage.add_lines("values that are not numbers", block.lines[wanted & is_given & ~good])
         if good.any():
             factor = SIZES.get(column_unit(columns[_RESERVED]), 1)
             most = max(most, round(float(values[good].max()) * factor))

@@ -14,7 +14,7 @@ from timeline.layers import Layer
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records
 from timeline.selection import SUMMARY_LAYERS
-from timeline.sources.beside.counters import are_sound
+from timeline.sources.companions.counters import are_sound
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
 
