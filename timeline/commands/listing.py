@@ -15,7 +15,7 @@ from timeline.options import StepOperators
 from timeline.printable import command_line
 from timeline.profile import Profile
 from timeline.ranks.rank_work import read_rank
-from timeline.ranks.read_ranks import check_any, choose_ranks, said_once
+from timeline.ranks.read_ranks import check_any, choose_ranks, merge_across_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.valid_json import json_of
@@ -180,7 +180,7 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
         ListedRank(source, workers.sizes_bytes[source.identity.rank], contents)
         for source, contents in read
     )
-    of_readers = said_once(note for _, contents in read for note in contents.notes)
+    of_readers = merge_across_ranks(note for _, contents in read for note in contents.notes)
     notes = (*profile.notes, *workers.left_out(), *of_readers)
     return Listing(tuple(ranks), notes, found.runs, found.unclear)
 

@@ -68,7 +68,7 @@ def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
     for facts, request, move in zip(joined.facts, joined.requests, joined.clock.moves, strict=True):
         among = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
         if among.any() and request.window_ns is not None:
-            first_ns, last_ns = map(move.move.of_moment, request.window_ns)
+            first_ns, last_ns = map(move.move.of_time, request.window_ns)
             starts_ns.append(max(first_ns, int(facts.device_start_ns[among].min())))
             ends_ns.append(min(last_ns, int(facts.device_end_ns[among].max())))
     return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns

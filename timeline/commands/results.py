@@ -11,7 +11,7 @@ from timeline.errors import format_ids
 from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
-from timeline.ranks.read_ranks import JoinedRanks, said_once
+from timeline.ranks.read_ranks import JoinedRanks, merge_across_ranks
 from timeline.reports.export_report import check_warnings
 from timeline.reports.report_rows import (
     ExactStep,
@@ -52,7 +52,7 @@ def warnings_of(
     yield from joined.warnings
     yield from parallel_contradictions(joined.facts)
     yield from _waiting_warnings(joined, selection)
-    yield from said_once(_empty_warnings(joined.facts, selection))
+    yield from merge_across_ranks(_empty_warnings(joined.facts, selection))
     yield from _absent_layers(joined.facts, layers)
     yield from check_warnings(Figures(facts=joined.facts)["checks"])
 
