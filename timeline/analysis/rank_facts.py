@@ -217,7 +217,7 @@ class RankFacts:
 
 
 def _moved(span_ns: tuple[int, int] | None, move: ClockMove) -> tuple[int, int] | None:
-    return None if span_ns is None else (move.of_moment(span_ns[0]), move.of_moment(span_ns[1]))
+    return None if span_ns is None else (move.of_time(span_ns[0]), move.of_time(span_ns[1]))
 
 
 def collect_profile_facts(records: Records) -> ProfileFacts:

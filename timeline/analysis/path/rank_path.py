@@ -86,7 +86,7 @@ class RankPath:
         """Return the items on another clock."""
         span_ns = self.span_ns
         if span_ns is not None:
-            span_ns = move.of_moment(span_ns[0]), move.of_moment(span_ns[1])
+            span_ns = move.of_time(span_ns[0]), move.of_time(span_ns[1])
         return replace(self, items=self.items.moved(move), span_ns=span_ns)
 
 

@@ -111,7 +111,7 @@ def read_cann_calls(database: Database, *, whole: bool, every_arg: bool) -> dict
         columns |= {"endNs": NO_TIME, "globalTid": NO_ID, "name": NO_ID}
         columns |= {level: NO_ID} if every_arg else {}
     calls = database.integers(table, columns)
-    calls["connectionId"] = IDS["connection"].given(calls["connectionId"])
+    calls["connectionId"] = IDS["connection"].normalise(calls["connectionId"])
     if level in calls:
         calls["type"] = calls.pop(level)
     return calls

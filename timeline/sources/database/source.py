@@ -422,7 +422,7 @@ class _Reader(LostRows):
             group_name=label,
             name=self.names.codes(raw["opName"]),
             graph=graph,
-            connection=IDS["connection"].given(raw["connectionId"]),
+            connection=IDS["connection"].normalise(raw["connectionId"]),
             count=raw["count"],
             data_type=self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
             algorithm=self.names.codes(raw["algType"]),
@@ -437,7 +437,7 @@ class _Reader(LostRows):
         raw = self.database.integers(
             "MSTX_EVENTS", {"startNs": NO_TIME, "connectionId": NO_ID, "message": NO_ID}
         )
-        known = IDS["connection"].given(raw["connectionId"]) != NO_ID
+        known = IDS["connection"].normalise(raw["connectionId"]) != NO_ID
         return {name: values[known] for name, values in raw.items()}
 
     def _ops_of_tasks(
@@ -560,9 +560,9 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
             "end_ns": raw["endNs"],
             "stream": raw["streamId"],
             "task": raw["taskId"],
-            "context": IDS["context"].given(raw["contextId"]),
-            "graph": IDS["graph"].given(raw["modelId"]),
-            "connection": IDS["connection"].given(raw["connectionId"]),
+            "context": IDS["context"].normalise(raw["contextId"]),
+            "graph": IDS["graph"].normalise(raw["modelId"]),
+            "connection": IDS["connection"].normalise(raw["connectionId"]),
             "name": NO_NAME,
             "compute": row >= 0,
         }

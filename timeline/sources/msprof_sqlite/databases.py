@@ -149,7 +149,7 @@ class LooseTable:
         found |= self.reals([columns[name] for name in reals])
         made = {name: found[source] for name, source in columns.items() if source in found}
         for name in {"graph", "connection"} & made.keys():
-            made[name] = IDS[name].given(made[name])
+            made[name] = IDS[name].normalise(made[name])
         count = len(next(iter(made.values())))
         for name, values in computed.items():
             made[name] = np.full(count, values) if isinstance(values, int) else values

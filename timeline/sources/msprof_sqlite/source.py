@@ -132,7 +132,7 @@ def _parts(
     raw = table.integers(
         {"model_id": NO_GRAPH, "index_id": NO_ID, "iteration_end": NO_ID, start: NO_ID, end: NO_ID}
     )
-    graph, iteration = IDS["graph"].given(raw["model_id"]), raw["index_id"]
+    graph, iteration = IDS["graph"].normalise(raw["model_id"]), raw["index_id"]
     if not table.has("index_id"):  # then the end of the step identifies it
         iteration = _iteration_of(graph, clock.counted_ns(raw["iteration_end"]), steps)
     start_ns = clock.counted_ns(raw[start])
