@@ -1,4 +1,4 @@
-"""The layers of the summary: the steps of a rank, and its overlap analysis."""
+"""Painters of the summary: the steps of a rank, and its overlap analysis."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from timeline.tracks.painter import (
 from timeline.tracks.partition import COPIES, IDLE
 
 OVERLAP_ROWS = tuple(descriptions.OVERLAP)
-"""The vendor's own names, in its order."""
+"""Names of rows as in the profiler's own overlap analysis, in its order."""
 
 
 def _paint_overlap(drawing: LayerDrawing) -> None:
     """Draw the four rows of the overlap analysis of one rank, and the parts of free time.
 
-    Copies and idle have rows only if free time is not all idle, idle also if its causes are known.
-    A rank with tables alone has only the row of communication: its computing is not recorded.
+    Copies and idle have rows only if free time is not all idle; idle has one also if its causes are
+    known. A rank with tables only has just the row of communication, since its computing is not
+    recorded.
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
@@ -189,9 +190,10 @@ def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:
 def spent_args(
     totals: OverlapTotals, owner: Int64, shown: Bool, *, tells_copies: bool
 ) -> list[ArgColumn]:
-    """Return args with how steps were spent, for slices that are shown and have device work.
+    """Return args with the times of steps by what the device did.
 
-    owner: (n,) the step of each slice; shown: (n,) the slices that get the args.
+    owner: (n,) the step of each slice. shown: (n,) mask of the slices that get the args if their
+    step has device work.
     """
     present = shown & totals.known[owner]
     whole_ns = np.maximum(totals.period_ns, 1)
