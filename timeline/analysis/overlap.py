@@ -97,10 +97,10 @@ class Overlap:
             "free_ns": self.free.total_ns,
         }
 
-    def free_parts(self, *, tells_copies: bool = True) -> FreeParts:
+    def free_parts(self, *, records_copies: bool = True) -> FreeParts:
         """Return the total lengths that add up to free; unknown copies count as idle."""
         return FreeParts(
-            self.copies.total_ns if tells_copies else None,
+            self.copies.total_ns if records_copies else None,
             self.outside_ns,
             self.idle.total_ns,
             self.before_ns,

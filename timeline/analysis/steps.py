@@ -206,7 +206,7 @@ def assign_steps(records: Records) -> Membership:
     tasks = _by_window(records.tasks, tasks, windows)
     ops = _by_window(records.ops, ops, windows)
     start_ns, end_ns = _device_spans(records, tasks, ops)
-    if not records.tells_free:
+    if not records.free_is_known:
         marked = (start_ns != NO_TIME) & (records.steps.fp_start_ns != NO_TIME)
         start_ns = np.where(marked, np.minimum(start_ns, records.steps.fp_start_ns), start_ns)
         end_ns = np.where(marked, np.maximum(end_ns, records.steps.end_ns), end_ns)

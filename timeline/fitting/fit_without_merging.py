@@ -386,7 +386,7 @@ def _too_small_for_parts(
         raised.append((f"{int(enough.elements)} events", "--max-events"))
     needs, options = (" and ".join(words) for words in zip(*raised, strict=True))
     return LimitError(
-        f"the limit of {limits.format(least)[0]} cannot hold one moment of this selection "
+        f"the limit of {limits.format(least)[0]} cannot hold one point in time of this selection "
         f"in a part; {needs} would do.",
         do=f"Raise {options}, or take fewer --ranks or --layers.",
     )
@@ -408,7 +408,7 @@ def _raised(limits: Limits, cost: Cost, growth: float = 1.0) -> Limits:
     )
 
 
-def parts_beside(target: Path, form: Format) -> list[Path]:
+def existing_parts(target: Path, form: Format) -> list[Path]:
     """Return the existing files that are named as parts of the target, of any number of parts."""
     stem = target.name.removesuffix(form.suffix)
     pattern = re.compile(rf"{re.escape(stem)}\.part\d+of\d+{re.escape(form.suffix)}")

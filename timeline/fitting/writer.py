@@ -113,13 +113,13 @@ class Written:
     exact_share: float = 0.0
 
     def publish(
-        self, beside: Sequence[tuple[Draft, Path]] = (), stale: Sequence[Path] = ()
+        self, side_files: Sequence[tuple[Draft, Path]] = (), stale: Sequence[Path] = ()
     ) -> None:
-        """Give all files and further drafts (`beside`) their final names, or none of them.
+        """Give all files and further drafts (`side_files`) their final names, or none of them.
 
         stale: existing files to remove after that.
         """
-        publish_all([*((part.draft, part.target) for part in self.parts), *beside], stale)
+        publish_all([*((part.draft, part.target) for part in self.parts), *side_files], stale)
 
     def discard(self) -> None:
         """Remove all files."""

@@ -407,10 +407,10 @@ def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> Select
     if not part.every_step:
         reached = union(periods.begin_ns, periods.end_ns)
         whole = overlap_within(whole, reached, edges=edges)
-    if not records.tells_free:
+    if not records.free_is_known:
         whole, totals = _without_free_inside_steps(whole, totals, membership)
     idle = measure_idle(part, whole) if request.questions.causes else None
-    if idle is not None and not records.tells_free:
+    if idle is not None and not records.free_is_known:
         idle = idle.with_cause(IdleCause.WAITING_FOR_DATA)
     if not len(records.tasks) and request.window_ns is None:
         totals = filed_totals(records.profiler_tables, records.steps, totals) or totals

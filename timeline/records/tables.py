@@ -361,9 +361,9 @@ class Records:
     unused: tuple[UnusedFile, ...] = ()
     hardware: str = "Ascend Hardware"
     """The kind of devices, which names the layer of their tasks."""
-    tells_copies: bool = True
+    records_copies: bool = True
     """Whether the source records tasks that copy or fill memory."""
-    tells_free: bool = True
+    free_is_known: bool = True
     """Whether time without computing or communication is free. False if MindSpore recorded only a
     step trace with reduces and no device tasks: what ran between these is unknown."""
     free_rule: FreeRule = FreeRule()

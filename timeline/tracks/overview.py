@@ -223,7 +223,7 @@ def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
         rank.step_totals,
         steps.row[steps.first],
         np.bincount(steps.which, minlength=len(steps)) == 1,
-        tells_copies=rank.free_parts.copies_ns is not None,
+        records_copies=rank.free_parts.copies_ns is not None,
     )
 
 

@@ -97,10 +97,7 @@ def paint_partition(
 
 
 def with_sums(row: Track) -> tuple[Track, ...]:
-    """Add a row below a rank without other rows: one slice with the sums of its parts.
-
-    The UI hides rows that have no rows below them.
-    """
+    """Add a row below a rank that has none, since the UI hides such ranks: one slice with sums."""
     slices = row.content
     assert isinstance(slices, Slices)
     length_ns = sum_by(slices.name, slices.end_ns - slices.start_ns, len(slices.strings))

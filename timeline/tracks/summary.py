@@ -168,9 +168,9 @@ def _paint_graph(
 
 
 def _step_args(selected: SelectedRank, owner: Int64, is_step: Bool) -> list[ArgColumn]:
-    """Return graph and iteration for every slice, and how the step was spent for steps."""
+    """Return the args graph and iteration for every slice, and times of the step for steps."""
     records, totals = selected.records, selected.step_totals
-    args = spent_args(totals, owner, is_step, tells_copies=records.tells_copies)
+    args = spent_args(totals, owner, is_step, records_copies=records.records_copies)
     if records.tables_only:
         # Leave out what is not recorded: idle time, and computing unless a file sums it up.
         summed = ("computing_ns", "not_overlapped_ns", "free_ns") * bool(totals.computing_ns.any())
@@ -188,7 +188,7 @@ def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:
 
 
 def spent_args(
-    totals: OverlapTotals, owner: Int64, shown: Bool, *, tells_copies: bool
+    totals: OverlapTotals, owner: Int64, shown: Bool, *, records_copies: bool
 ) -> list[ArgColumn]:
     """Return args with the times of steps by what the device did.
 
@@ -204,7 +204,7 @@ def spent_args(
         "communication_ns": totals.communication_ns,
         "not_overlapped_ns": totals.not_overlapped_ns,
         "free_ns": totals.free_ns,
-        **({"copies_ns": totals.copies_ns} if tells_copies else {}),
+        **({"copies_ns": totals.copies_ns} if records_copies else {}),
         "idle_ns": totals.idle_ns,
         "not_overlapped_percent": rounded_percent(totals.not_overlapped_ns, whole_ns),
         "free_percent": rounded_percent(totals.free_ns, whole_ns),

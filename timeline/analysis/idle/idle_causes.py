@@ -186,7 +186,7 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
     records, steps = part.around, part.recorded
     items = device_items(records)
     periods = steps.begin_ns, steps.end_ns
-    reached = union(*(periods if records.tells_free else (_NONE, _NONE)))
+    reached = union(*(periods if records.free_is_known else (_NONE, _NONE)))
     gaps, stretches = find_gaps(overlap, reached, records.tasks, items)
     ends = _Ends.of_gaps(items, gaps.item)
     least_ns = _least_gap_ns(gaps, stretches, ends)

@@ -107,7 +107,7 @@ class MindSporeRawSource:
             SourceError: a file cannot be read.
         """
         strings, rank = StringPool(), self.identity.rank
-        builder = RecordsBuilder(Records(rank, strings, tells_copies=False))
+        builder = RecordsBuilder(Records(rank, strings, records_copies=False))
         if paths := self._hardware():
             reader = RecordReader(HARDWARE_LOG, paths)
             found = read_intervals(reader, _marks_of)

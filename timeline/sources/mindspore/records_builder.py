@@ -321,5 +321,5 @@ class RecordsBuilder:
             steps=ticks.steps,
             parts=ticks.parts,
             profiler_tables=self._into.build()[0] if self._with_tables else ProfilerTables(),
-            tells_free=len(tasks) > 0 or not len(ticks.steps),
+            free_is_known=len(tasks) > 0 or not len(ticks.steps),
         )

@@ -221,7 +221,7 @@ class MindSporeTextSource:
 
     def _of_text(self, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
-        empty = Records(rank, strings, tells_copies=False)
+        empty = Records(rank, strings, records_copies=False)
         builder = RecordsBuilder(empty, with_tables=wanted.measures)
         if path := self._file("output_timeline_data_{}.txt"):
             builder.add_tasks(*read_device_rows(path, strings, rank))
@@ -246,7 +246,7 @@ class MindSporeTextSource:
     def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
         display = read_display(path, strings, rank)
-        empty = Records(rank, strings, tells_copies=False)
+        empty = Records(rank, strings, records_copies=False)
         builder = RecordsBuilder(empty, with_tables=wanted.measures)
         ticks = builder.read_steps(self._step_trace)
         origin_ns = self._origin_ns(display, ticks)
@@ -335,7 +335,7 @@ class MindSporeTablesSource(MindSporeTextSource):
         Raises:
             SourceError: a file cannot be read.
         """
-        empty = Records(self.identity.rank, StringPool(), tells_copies=False, tables_only=True)
+        empty = Records(self.identity.rank, StringPool(), records_copies=False, tables_only=True)
         builder = RecordsBuilder(empty, with_tables=True)
         builder.add_steps(builder.read_steps(self._step_trace))
         self._add_communication(builder, wanted)

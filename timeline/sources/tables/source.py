@@ -205,7 +205,7 @@ class _Reading(LostRows):
         self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
     ) -> Records:
         """Return the tasks of both tables, each once, and the ops."""
-        tells_copies = len(others) > 0
+        records_copies = len(others) > 0
         if len(kernels):
             again, whole = find_repeats(others, kernels)
             drawn = "rows of task_time that are kernels, which are drawn from their own table"
@@ -228,7 +228,7 @@ class _Reading(LostRows):
             self.strings,
             tasks=tasks,
             ops=build_ops(rows, self.strings, groups),
-            tells_copies=tells_copies,
+            records_copies=records_copies,
         )
 
 
@@ -420,7 +420,7 @@ class StepTablesSource:
             omissions=omissions,
             warnings=tuple(builder.warnings),
             untimed_steps=untimed,
-            tells_copies=False,
+            records_copies=False,
             profiler_tables=tables,
             tables_only=True,
         )
