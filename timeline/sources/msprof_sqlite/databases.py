@@ -110,7 +110,7 @@ class LooseTable:
         if present and self._database is not None:
             known = _CodesByCell(strings)
             cells = [f"IFNULL(CAST(\"{name}\" AS BLOB), x'')" for name in present]
-            rows = self._database.texts(self.name, cells, self._where)
+            rows = self._database.blobs(self.name, cells, self._where)
             flat = np.fromiter(map(known.__getitem__, chain.from_iterable(rows)), np.int32)
             for name, codes in zip(present, flat.reshape(-1, len(present)).T, strict=True):
                 made[name] = np.ascontiguousarray(codes)
