@@ -222,15 +222,15 @@ def _find_merged(claims: Sequence[Claim]) -> _Dropped:
         if claim.part is not None and claim.part.processes:
             merged[claim.capture.content].append(claim)
     for parts in merged.values():
-        whole = [
+        originals = [
             claim
             for claim in claims
             if claim.capture.format is parts[0].capture.format
             and claim.capture.content not in merged
             and _are_of_one_time(claim, parts[0], SAME_RUN_NS, recorded_time)
         ]
-        ranks = {claim.rank for claim in whole}
-        are_all_there = sum(claim.rank is None for claim in whole) >= len(parts)
+        ranks = {claim.rank for claim in originals}
+        are_all_there = sum(claim.rank is None for claim in originals) >= len(parts)
         duplicates = [one for one in parts if are_all_there or one.rank in ranks]
         name = parts[0].capture.directory.name
         note = f"{name} is left out: it was merged from traces that are beside it."
