@@ -34,7 +34,7 @@ class DatabaseNames:
         self.strings = StringPool()
         self.by_id: dict[int, str] = {}
         if database.has("STRING_IDS", "id", "value"):
-            self.by_id = database.texts_by_id("STRING_IDS", "id", "value")
+            self.by_id = database.strings_by_id("STRING_IDS", "id", "value")
 
     def codes(self, ids: Int64) -> Codes:
         """Return the pool's codes of string ids; an id without a string is shown as its number."""
@@ -69,7 +69,7 @@ class DatabaseNames:
             return self.by_id
         if not self._database.has(table, "id", "name"):
             return {}
-        return self._database.texts_by_id(table, "id", "name")
+        return self._database.strings_by_id(table, "id", "name")
 
     def numbers(self, ids: Int64) -> Codes:
         """Return the pool's codes of ids, which are shown as numbers."""

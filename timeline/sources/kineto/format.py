@@ -115,7 +115,7 @@ KINETO = Format(
     identify=_identify,
     recorded_time=_recorded_time,
     read_with=_read_with,
-    lies_beside=True,
+    shares_directory=True,
     utc_names=True,
     hardware="GPU",
 )

@@ -152,7 +152,7 @@ MINDSPORE_TEXT = Format(
     ids=_text_ids,
     read_with=_read_text,
     unused=_find_unused_beside_text,
-    lies_beside=True,
+    shares_directory=True,
     counts_ticks=True,
     noun="text outputs",
     writer="MindSpore",
@@ -202,7 +202,7 @@ MINDSPORE_TABLES = Format(
     ids=_table_ids,
     read_with=_read_tables,
     unused=_find_unused,
-    lies_beside=True,
+    shares_directory=True,
     counts_ticks=True,
 )
 
@@ -235,7 +235,7 @@ MINDSPORE_RAW = Format(
     identify=_identify,
     ids=_log_ids,
     read_with=_read_log,
-    lies_beside=True,
+    shares_directory=True,
     noun="raw files",
     writer="MindSpore",
 )

@@ -115,7 +115,7 @@ class LooseTable:
         if present and self._database is not None:
             code_of = _CodesByCell(strings)
             cells = [f"IFNULL(CAST(\"{name}\" AS BLOB), x'')" for name in present]
-            rows = self._database.texts(self.name, cells, self._where)
+            rows = self._database.blobs(self.name, cells, self._where)
             flat = np.fromiter(map(code_of.__getitem__, chain.from_iterable(rows)), np.int32)
             for name, codes in zip(present, flat.reshape(-1, len(present)).T, strict=True):
                 codes_by_name[name] = np.ascontiguousarray(codes)

@@ -126,7 +126,7 @@ STEP_TABLES = Format(
     identify=_identify_step_tables,
     read_with=_read_step_tables,
     table_directories=_table_directories,
-    lies_beside=True,
+    shares_directory=True,
 )
 TABLES = Format(
     name="tables",

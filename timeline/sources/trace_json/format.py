@@ -150,7 +150,7 @@ ANY_TRACE = Format(
     identify=_identify_any_trace,
     recorded_time=_recorded_time,
     read_with=_read_trace_view,
-    lies_beside=True,
+    shares_directory=True,
 )
 
 
