@@ -47,7 +47,7 @@ TABLES: tuple[Spec, ...] = (
     *(data.DATA_PREPARATION, data.DATA_QUEUES, data.DATA_PIPELINE, data.DATA_CURVES),
     *(operators.OPERATORS_BY_TYPE, operators.OPERATORS_BY_NAME, work.LAUNCHERS, work.MODULES),
     *(operators.OPERATORS, operators.OPERATOR_SUMS, operators.OPERATOR_DETAILS),
-    *(operators.OPERATOR_STEPS, operators.TOLD_OPERATOR_STEPS),
+    *(operators.OPERATOR_STEPS, operators.REPORTED_OPERATOR_STEPS),
     *(parallel.STEP_TRACE, parallel.PARALLEL, parallel.PARALLEL_TIMES, operators.FRAMEWORK),
     *(memory.MEMORY_GRAPHS, memory.MEMORY_OPERATORS, memory.MEMORY_TENSORS, memory.MEMORY),
     *(work.COMPUTING_CAUSES, work.TASK_SUMS, work.WORK_CLASSES, work.LENGTHS),
