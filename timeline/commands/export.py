@@ -292,7 +292,7 @@ def _describe(
             *known,
             ("io.tlexport.detail_steps", format_ids(kept.steps)),
             ("io.tlexport.left_out", json_of(reasons).decode()),
-            ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
+            ("io.tlexport.resolution", "; ".join(one.describe() for one in rows) or "exact"),
             ("io.tlexport.limited_by", kept.limited_by or "nothing"),
             ("io.tlexport.exact_steps", format_exact_steps(exact) or "all"),
             *verdict,
