@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.analysis.ordinary_steps import telling_steps
+from timeline.analysis.ordinary_steps import informative_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
@@ -171,7 +171,7 @@ def _write_export(
                     highlights=highlights_of(found.verdict, len(joined.ranks)),
                 ),
                 workers.encoders(),
-                telling_steps(joined.facts, found.verdict.culprit, options.exact_steps),
+                informative_steps(joined.facts, found.verdict.culprit, options.exact_steps),
                 lambda exact: draw_exact_again(joined, workers, exact.windows_ns),
             )
         return _finish(written, joined, found, selection, options, profile, warnings, target)

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.work.work_classes import tells_vector
+from timeline.analysis.work.work_classes import distinguish_vector
 from timeline.columns.columns import Int64
 from timeline.comparison.pairs import (
     MOST_MODULES,
@@ -242,7 +242,7 @@ class Comparison:
         per_step = all(_has_steps(side) for side in sides)
         counts = [_counts(side, per_step=per_step) for side in sides]
         shares = (_share(counts[0]), _share(counts[1]))
-        vector_known = tells_vector(*(side.operators["core"].tolist() for side in sides))
+        vector_known = distinguish_vector(*(side.operators["core"].tolist() for side in sides))
         operators, collectives = (
             pair_operators(
                 *(
@@ -361,7 +361,7 @@ def _rank_causes(
         return Table({})
     own = (figures_of_rank(sides[0], rank), figures_of_rank(sides[1], rank))
     shares = (1 / max(1, counts[0][rank]), 1 / max(1, counts[1][rank]))
-    vector_known = tells_vector(*(side.operators["core"].tolist() for side in own))
+    vector_known = distinguish_vector(*(side.operators["core"].tolist() for side in own))
     parts = overall_parts(own, shares, vector_known=vector_known, causes_alike=causes_alike)
     causes = causes_of(parts)
     is_own = (causes["part_of"] != EXPOSED) & (causes["cause"] != EXPOSED)

@@ -224,7 +224,7 @@ def of_all_steps(tables: tuple[Table, Table]) -> tuple[Table, Table]:
 def classes_of(operators: Table, *, vector_known: bool) -> npt.NDArray[Any]:
     """Return the class of each operator."""
     rows = zip(*(operators[name].tolist() for name in ("type", "name", "core")), strict=True)
-    return np.array([computing_class(*row, told=vector_known) for row in rows], object)
+    return np.array([computing_class(*row, vector_known=vector_known) for row in rows], object)
 
 
 def pair_classes(sides: tuple[Table, Table], shares: tuple[float, float]) -> Table:
