@@ -357,7 +357,7 @@ def with_memory_of_graphs(records: Records) -> Records:
         "name": strings.codes(series),
         "unit": strings.codes(["B"] * len(series)),
     }
-    reason = "operators of graphs whose memory is known and of which there is no task to draw it at"
+    reason = "operators of graphs whose memory is known but which have no task to draw it at"
     omission = Omission(
         reason, absent, records.rank, code=OmissionCode.NO_TASK, layers=frozenset({Layer.COUNTERS})
     )

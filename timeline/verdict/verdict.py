@@ -214,7 +214,7 @@ class Verdict:
         return extreme.slowest
 
     @property
-    def telling_ranks(self) -> tuple[int, ...]:
+    def ranks_to_see(self) -> tuple[int, ...]:
         """Return the ranks to look at: the culprit, if profiled, and who waits longest for it.
 
         Without a culprit, it is the rank on which the slowest step took longest, else the slowest
@@ -229,7 +229,7 @@ class Verdict:
         return () if rank is None else (rank.slowest,)
 
     @property
-    def telling_steps(self) -> tuple[int, ...]:
+    def steps_to_see(self) -> tuple[int, ...]:
         """Return the steps to look at: those of the first finding, else the slowest one, if any."""
         if self.finding_steps:
             return self.finding_steps[0]
@@ -367,7 +367,7 @@ def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
         is_starved = culprit.cause is Cause.INPUT
         remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
     step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
-    return Highlights(remarks, step, verdict.telling_ranks)
+    return Highlights(remarks, step, verdict.ranks_to_see)
 
 
 def _report_row(row: dict[str, Any]) -> dict[str, Any]:

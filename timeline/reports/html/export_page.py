@@ -239,7 +239,7 @@ def _cut_note(table: Table, shown: Table, noun: str) -> str:
 
 
 def _step_section(report: ExportReport, grid: StepGrid) -> Block | None:
-    first = next(iter(report.verdict.telling_ranks), None)
+    first = next(iter(report.verdict.ranks_to_see), None)
     steps = draw_steps(grid, first)
     if steps is None:
         return None
