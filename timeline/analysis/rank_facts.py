@@ -295,7 +295,7 @@ def collect_facts(
         sum((np.bincount(step[step >= 0], minlength=count) for step in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         overlap_ns,
-        selected.overlap.free_parts(records_copies=records.records_copies),
+        selected.overlap.free_parts(has_copies=records.records_copies),
         find_graphs(records),
         len(records.tasks),
         len(records.planes),

@@ -314,7 +314,7 @@ class _Comparer:
                 ("io.tlexport.kind", kind),
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
-                ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+                ("io.tlexport.resolution", "; ".join(row.describe() for row in rows) or "exact"),
                 ("io.tlexport.limited_by", kept.limited_by or "nothing"),
                 *filed.attributes(self._options.limit_bytes),
             ),

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.analysis.ordinary_steps import telling_steps
+from timeline.analysis.ordinary_steps import informative_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
@@ -172,7 +172,7 @@ def _write_export(
                     highlights=highlights_of(answer.verdict, len(joined.ranks)),
                 ),
                 workers.encoders(),
-                telling_steps(joined.facts, answer.verdict.culprit, options.exact_steps),
+                informative_steps(joined.facts, answer.verdict.culprit, options.exact_steps),
                 lambda exact: draw_exact_again(joined, workers, exact.windows_ns),
             )
         return _finish(written, joined, answer, selection, options, profile, warnings, target)
@@ -295,7 +295,7 @@ def _describe(
             *facts_of_run,
             ("io.tlexport.detail_steps", format_ids(kept.steps)),
             ("io.tlexport.left_out", json_of(reasons).decode()),
-            ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
+            ("io.tlexport.resolution", "; ".join(one.describe() for one in rows) or "exact"),
             ("io.tlexport.limited_by", kept.limited_by or "nothing"),
             ("io.tlexport.exact_steps", format_exact_steps(exact) or "all"),
             *verdict,

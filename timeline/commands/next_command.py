@@ -33,9 +33,9 @@ def see_why(
     """
     if kind is not Kind.SUMMARY:
         return "", verdict
-    first, ranks = verdict.telling_steps, selection.ranks
+    first, ranks = verdict.steps_to_see, selection.ranks
     if not first:
-        ranks = frozenset(verdict.telling_ranks) or ranks
+        ranks = frozenset(verdict.ranks_to_see) or ranks
 
     def command(steps: Collection[int]) -> str:
         if not steps and verdict.culprit is None and not verdict.findings.found:

@@ -58,7 +58,7 @@ def paint_partition(
     idle: idle time by cause, None if causes were not requested. computes: False if computing is not
     recorded; then only communication is drawn.
     """
-    has_causes, strings = idle is not None and idle.tells_causes, painter.strings
+    has_causes, strings = idle is not None and idle.has_causes, painter.strings
     whole = (
         (COMPUTING, overlap.computing),
         (EXPOSED, overlap.not_overlapped),

@@ -57,17 +57,13 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     idle = drawing.rank.idle
     if records.tables_only:
         rows, idle = rows[1:2], None
-    tells_causes = idle is not None and idle.parts.tells_causes
-    if (
-        not tells_causes
-        and not records.tables_only
-        and overlap.idle.total_ns < overlap.free.total_ns
-    ):
+    has_causes = idle is not None and idle.parts.has_causes
+    if not has_causes and not records.tables_only and overlap.idle.total_ns < overlap.free.total_ns:
         rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
         painter.add_flat_row(name, parent, order, drawn, meaning)
-    if idle is not None and tells_causes:
+    if idle is not None and has_causes:
         drawn = _idle_parts(idle.parts, records.strings)
         painter.add_flat_row(IDLE, parent, len(rows), drawn, descriptions.IDLE_BY_CAUSE)
 

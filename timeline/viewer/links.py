@@ -67,7 +67,7 @@ def view_of(report: ExportReport) -> View:
         description = f"the slowest step, {slowest.slowest},"
     start_ns = report.slowest_start_ns
     is_json = output.format != "pftrace"
-    rows = rows_of_ranks(_telling_ranks(report), by_layer=report.by_layer, is_json=is_json)
+    rows = rows_of_ranks(_ranks_to_see(report), by_layer=report.by_layer, is_json=is_json)
     return View(
         output,
         shown_ns,
@@ -127,9 +127,9 @@ def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] 
     return first_ns + output.offset_ns, last_ns + output.offset_ns
 
 
-def _telling_ranks(report: ExportReport) -> tuple[int, ...]:
-    """Return the ranks to look at: those of the verdict, else the first rank."""
-    return report.verdict.telling_ranks or (report.ranks[0].rank,)
+def _ranks_to_see(report: ExportReport) -> tuple[int, ...]:
+    """Return the culprit and who waits longest, the rank of the slowest step, or the first."""
+    return report.verdict.ranks_to_see or (report.ranks[0].rank,)
 
 
 def address(ui: str, trace_url: str, view: View) -> str:
