@@ -124,7 +124,7 @@ def test_any_two_moments_lie_as_far_apart_as_a_trace_can_tell() -> None:
 @pytest.mark.parametrize("move", [ClockMove(), ClockMove(5), ClockMove(-7, 90_000, 11)])
 def test_the_way_back_ends(move: ClockMove, time_ns: int) -> None:
     back = move.back(time_ns)
-    assert move.of_moment(back) >= time_ns > move.of_moment(back - 1)
+    assert move.of_time(back) >= time_ns > move.of_time(back - 1)
 
 
 def test_records_beyond_all_times_are_left_out_and_counted() -> None:

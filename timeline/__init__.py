@@ -102,7 +102,7 @@ _HOMES = {
     "read_verdict": "timeline.commands.show",
     "show": "timeline.viewer",
 }
-"""Modules of the names that are loaded on first use: most need NumPy, and all take time."""
+"""Modules of public names, which are imported on first use: most need NumPy, and all take time."""
 
 if not TYPE_CHECKING:  # else type checkers would accept every name
 

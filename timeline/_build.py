@@ -1,7 +1,7 @@
 """Build hook that compiles the C sources of the package.
 
-A source that cannot be compiled, for want of a compiler or of the header of SQLite, is left out:
-the package then does the same in Python.
+A source that cannot be compiled, because a compiler or the header of SQLite is missing, is left
+out: the package then uses Python code instead.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ NAMES = (
     "timeline.sources.decoders._scanner",
 )
 STABLE_ABI = "0x030A0000"
-"""That of Python 3.10: one module serves that version and all later ones."""
+"""The stable ABI of Python 3.10: modules work with that version and all later ones."""
 TAG = "cp310-abi3"
 
 
 class CustomBuildHook(BuildHookInterface[Any]):
-    """Adds compiled modules to a wheel, or puts them beside their sources for an editable one."""
+    """Hook that adds compiled modules to a wheel, or puts them next to sources if editable."""
 
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Compile before the files of the wheel are collected."""
+        """Compile the modules before the files of the wheel are collected."""
         root = Path(self.root)
         is_editable = version == "editable"
         into = root if is_editable else Path(tempfile.mkdtemp(prefix="tlexport-build-"))
@@ -56,7 +56,7 @@ class CustomBuildHook(BuildHookInterface[Any]):
 
 
 def _compiled(name: str, root: Path, into: Path) -> list[Path]:
-    """Compile the source of a module; return the paths of what was made."""
+    """Compile the source of a module; return the paths of the compiled files."""
     extension = Extension(
         name,
         [str((root / name.replace(".", "/")).with_suffix(".c"))],

@@ -1,6 +1,6 @@
-"""Declarations of options: each is made once, at the field that holds its value.
+"""Declarations of options: each option is declared once, at the field that holds its value.
 
-They are named tuples, which are created faster than dataclasses: `--help` waits for them.
+They are named tuples, which are created faster than dataclasses and so keep `--help` fast.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _METADATA = "option"
 
 
 class Group(enum.Enum):
-    """The headings of the help, in their order."""
+    """The headings of the help, in order."""
 
     SELECT = "select (ids: 0,2-5 or all; ranges include both ends)"
     CLOCK = "clock"
@@ -33,10 +33,10 @@ class Group(enum.Enum):
 
 
 class Completion(NamedTuple):
-    """Completion of a value by a shell, instead of files.
+    """Completion of an option's value by a shell, to anything but files.
 
-    words: each with its explanation. separated: several may follow each other, separated by commas.
-    directories: names of directories, and no words.
+    words: possible values with explanations. separated: whether the value is a comma-separated list
+    of words. directories: complete names of directories instead of words.
     """
 
     words: Mapping[str, str] = MappingProxyType({})
@@ -48,7 +48,7 @@ NO_COMPLETION = Completion()
 
 
 class InCompare(NamedTuple):
-    """The help and heading of an option in `tlexport compare`, where they differ."""
+    """The help and heading of an option in `tlexport compare`, if they differ."""
 
     help: str = ""
     group: Group | None = None
@@ -59,11 +59,11 @@ class Option(NamedTuple):
 
     flags: as typed; the last one names the keyword. default: of flag and keyword; True or False
     makes a switch. read: converts the keyword's value into the field's; raises UsageError. choices:
-    all words that the flag takes. parse: converts the flag's text into its value unless that is a
-    string; raises ValueError. repeated: converts the texts of a flag that may be repeated into the
-    keyword's value. spell: formats the field's value as texts of the flag, if commands that show
-    the same need it. variables: environment variables that supply the value if the flag does not.
-    completion: None completes files. compare: None if `tlexport compare` lacks the option.
+    all words that the flag takes. parse: converts the flag's string into its value unless that is a
+    string; raises ValueError. repeated: converts the strings of a flag that may be repeated into
+    the keyword's value. format: formats the field's value as strings of the flag; None if suggested
+    commands do not repeat the option. variables: environment variables that supply the value if the
+    flag does not. completion: None for files. compare: None if `tlexport compare` lacks the option.
     """
 
     flags: tuple[str, ...]
@@ -75,7 +75,7 @@ class Option(NamedTuple):
     choices: tuple[str, ...] = ()
     parse: Callable[[str], Any] | None = None
     repeated: Callable[[list[str]], Any] | None = None
-    spell: Callable[[Any], Iterable[str]] | None = None
+    format: Callable[[Any], Iterable[str]] | None = None
     variables: tuple[str, ...] = ()
     completion: Completion | None = None
     compare: InCompare | None = InCompare()
@@ -87,11 +87,11 @@ class Option(NamedTuple):
 
     @property
     def flag_default(self) -> Any:
-        """Return the parser's value without the flag; None if the value is determined later."""
+        """Return the parsed value if the flag is missing; None if it is determined later."""
         return None if self.variables or self.repeated else self.default
 
-    def given(self, parsed: Any) -> Any:
-        """Return the value of the keyword for the value from the parser."""
+    def keyword_value(self, parsed: Any) -> Any:
+        """Return the value of the keyword for a parsed value of the flag."""
         if self.repeated is not None:
             return None if parsed is None else self.repeated(parsed)
         if self.variables and not parsed:
@@ -120,35 +120,33 @@ def options_in(declaring: type) -> Iterator[Option]:
 _Options = TypeVar("_Options")
 
 
-def fill(declaring: type[_Options], given: Mapping[str, object]) -> _Options:
-    """Create a dataclass of options from values of keywords; missing ones have their defaults.
+def fill(declaring: type[_Options], keywords: Mapping[str, object]) -> _Options:
+    """Create a dataclass of options from keywords; missing ones have their defaults.
 
     Raises:
-        UsageError: a value has no meaning.
+        UsageError: a value is invalid.
     """
     values: dict[str, Any] = {}
     for one in fields(cast(Any, declaring)):
         declared: Option | None = one.metadata.get(_METADATA)
-        if declared is not None and declared.keyword in given:
-            values[one.name] = declared.read(given[declared.keyword])
+        if declared is not None and declared.keyword in keywords:
+            values[one.name] = declared.read(keywords[declared.keyword])
         elif is_dataclass(one.default_factory):
-            values[one.name] = fill(cast(type, one.default_factory), given)
+            values[one.name] = fill(cast(type, one.default_factory), keywords)
     return declaring(**values)
 
 
 def format_flags(options: object) -> list[str]:
-    """Return the command-line words that give a dataclass its values, of options with `spell`.
-
-    Empty values need no flag.
-    """
+    """Return the command-line words that set a dataclass's non-empty options with `format`."""
     words = list[str]()
     for one in fields(cast(Any, options)):
         value = getattr(options, one.name)
         declared: Option | None = one.metadata.get(_METADATA)
         if declared is None:
             words += format_flags(value) if is_dataclass(value) else []
-        elif declared.spell is not None and value:
-            words += [word for text in declared.spell(value) for word in (declared.flags[-1], text)]
+        elif declared.format is not None and value:
+            flag = declared.flags[-1]
+            words += [word for text in declared.format(value) for word in (flag, text)]
     return words
 
 
@@ -156,13 +154,13 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Function]:
-    """Give a function that takes `**Unpack[keywords]` a keyword for each option, with its default.
+    """Decorate a function with `**Unpack[keywords]`: list its keywords in the signature.
 
     The function still receives only the keywords that were passed. Its errors name keywords instead
     of flags.
 
-    keywords: a TypedDict. declaring: dataclasses of options, which give the order and the defaults
-    shown; other keywords follow, with the default None.
+    keywords: a TypedDict. declaring: dataclasses of options, which determine the order and defaults
+    in the signature; other keywords follow, with the default None.
     """
     annotations = {name: one.__forward_arg__ for name, one in keywords.__annotations__.items()}
     declared = [one for each in declaring for one in options_in(each)]
@@ -191,19 +189,19 @@ def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Fu
         )
 
         @functools.wraps(function)
-        def call(*args: Any, **given: Any) -> Any:
-            for name in given:
+        def call(*args: Any, **passed: Any) -> Any:
+            for name in passed:
                 if name not in signature.parameters:
                     raise TypeError(
                         f"{function.__name__}() got an unexpected keyword argument {name!r}"
                         f"{did_you_mean(name, signature.parameters)}"
                     )
             try:
-                signature.bind(*args, **given)
+                signature.bind(*args, **passed)
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
             try:
-                return function(*args, **given)
+                return function(*args, **passed)
             except TimelineError as error:
                 error.say_in_python()
                 raise
@@ -218,9 +216,9 @@ _Choice = TypeVar("_Choice", bound=enum.Enum)
 
 
 def member_of(choices: type[_Choice], name: str) -> Callable[[_Choice | str], _Choice]:
-    """Return a function that turns a member of an enum, or its value, into the member.
+    """Return a function that converts a member of an enum, or its value, into the member.
 
-    name: that of the option; it begins the message of the UsageError for an unknown value.
+    name: name of the option, for the UsageError about an unknown value.
     """
 
     def read(value: _Choice | str) -> _Choice:

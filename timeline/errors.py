@@ -1,15 +1,15 @@
-"""The exceptions of an export as one tree, with their exit codes.
+"""All exceptions of the package, with their exit codes, and functions for messages.
 
 TimelineError                 exit 1
 ├── SourceError               a profile cannot be read (file, byte or record)
 │   ├── NoProfileError        nothing to read below the given path
 │   └── RankIdentityError     a rank id is missing, duplicate or contradictory
-├── WorkerError               a rank could not be worked on (process lost, out of memory)
+├── WorkerError               a rank could not be processed (process lost, out of memory)
 ├── RecordError               columns break an invariant (table, row, column)
 ├── OutputError               the output exists or cannot be written
-├── UsageError                exit 2: an option's value has no meaning; an unknown suffix
-├── SelectionError            exit 3: a rank, graph or step that is not there
-├── LimitError                exit 4: the size limit cannot be kept as asked
+├── UsageError                exit 2: an option's value is invalid; an unknown suffix
+├── SelectionError            exit 3: a selected rank, graph or step does not exist
+├── LimitError                exit 4: the size limit cannot be kept
 └── RegressionError           exit 5: steps are longer than --fail-above allows
 
 TimelineWarning               figures are incomplete, or not on a common clock
@@ -25,9 +25,9 @@ from pathlib import Path
 class TimelineError(Exception):
     """Base of all errors that are reported to the user without a traceback.
 
-    `advice` says what to do; an error raised without any has that of its class. Both are written in
-    the words of the command, which prints `lines`. An error that leaves a function of the library
-    says the same with keywords (`say_in_python`).
+    `advice` says what to do; without it, `usual_advice` of the class is used. Messages name options
+    of the command, which prints `lines`; functions of the library call `say_in_python`, which
+    replaces options by keywords.
     """
 
     exit_code = 1
@@ -39,32 +39,33 @@ class TimelineError(Exception):
     def __init__(self, found: str, *, do: str = "", python_do: str = "") -> None:
         super().__init__(f"{found} {do}".rstrip())
         self.advice = do
-        self._said = str(self)
+        self._message = str(self)
         self._in_python = in_python(f"{found} {python_do or do}".rstrip())
 
     def lines(self) -> list[str]:
         """Return the message for the command, ending with advice, and further lines of advice."""
-        message = self._said if self.advice else f"{self._said} {self.usual_advice}"
+        message = self._message if self.advice else f"{self._message} {self.usual_advice}"
         return [message, *(f"  {hint}" for hint in self.hints)]
 
     def offer_others(self) -> None:
-        """Name the option that reads the other ranks, unless the message does."""
+        """Add to the message the option that reads the other ranks, unless it names that."""
         if not any("--keep-going" in line for line in self.lines()):
-            said = " To read the other ranks, add --keep-going."
-            self._said, self._in_python = self._said + said, self._in_python + in_python(said)
+            offer = " To read the other ranks, add --keep-going."
+            self._message += offer
+            self._in_python += in_python(offer)
 
     def say_in_python(self) -> None:
-        """Change the message for a caller of a function: keywords instead of options."""
+        """Change the message for callers of the library: name keywords instead of options."""
         self.args = (self._in_python,)
 
     def say_names(self, name: Callable[[str], str]) -> None:
-        """Replace names in the message and its hints."""
+        """Apply a function that replaces names to the message and its hints."""
         self.args = tuple(name(part) if isinstance(part, str) else part for part in self.args)
-        self._said, self._in_python = name(self._said), name(self._in_python)
+        self._message, self._in_python = name(self._message), name(self._in_python)
         self.hints = tuple(map(name, self.hints))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Support pickling: errors travel from the process that reads to the one that reports."""
+        """Support pickling: errors are sent from worker processes to the main process."""
         return _rebuild, (type(self), self.args, self.__dict__)
 
 
@@ -80,7 +81,7 @@ def _rebuild(
 class SourceError(TimelineError):
     """A file of a profile cannot be read.
 
-    Carries `path` and, if known, the `offset` in bytes at which reading stopped.
+    offset: position in bytes at which reading stopped, None if unknown.
     """
 
     usual_advice = (
@@ -95,12 +96,12 @@ class SourceError(TimelineError):
 
     @classmethod
     def of_system(cls, path: Path, what: str, error: OSError, do: str = "") -> SourceError:
-        """Make the error of an OSError on a file or directory: what cannot be done, and why."""
+        """Return the error for an OSError; what: the operation that failed on the path."""
         return cls(path, f"{what}: {error.strerror or error}.", do=do)
 
 
 class NoProfileError(SourceError):
-    """No readable profile lies at or below a path."""
+    """There is no readable profile at or below a path."""
 
     def __init__(
         self, path: Path, found: str, *, do: str = "", hints: tuple[str, ...] = ()
@@ -116,7 +117,7 @@ class RankIdentityError(SourceError):
 
 
 class WorkerError(TimelineError):
-    """The work of a rank was lost with the process that did it."""
+    """The processing of a rank failed with the process that did it, or for lack of memory."""
 
     usual_advice = "Use fewer --jobs, or --keep-going to leave such ranks out."
 
@@ -135,7 +136,7 @@ class OutputError(TimelineError):
 
 
 class UsageError(TimelineError):
-    """The value of an option has no meaning, or names something that does not exist."""
+    """The value of an option is invalid, or names something that does not exist."""
 
     exit_code = 2
     usual_advice = "Try: tlexport --help"
@@ -149,7 +150,7 @@ class SelectionError(TimelineError):
 
 
 class LimitError(TimelineError):
-    """The size limit cannot be kept in the way that was asked for."""
+    """The size limit cannot be kept in the requested way."""
 
     exit_code = 4
     usual_advice = "Raise --limit, take fewer --ranks or --steps, or choose another --fit."
@@ -163,31 +164,31 @@ class RegressionError(TimelineError):
 
 
 SWITCHES = frozenset({"force", "keep_going", "match_shapes", "scopes", "strict"})
-"""Options without a value, by their keywords."""
-_CALLED = {"-o": "output", "--list": "open_profile", "--help": "help(timeline)"}
-"""Names in the library of options that are not keywords of the same name."""
+"""Keywords of options that take no value."""
+_NAMES_IN_PYTHON = {"-o": "output", "--list": "open_profile", "--help": "help(timeline)"}
+"""Library names of options that are not keywords of the same name."""
 _OPTION = re.compile(
     r"\b(?:tlexport|msprof|pip) .*|(?<![\w-])(?:--[a-z][a-z-]*|-o)(?![\w=-])", re.S
 )
-"""An option of the command in a message, or a whole command line, which stays as it is typed."""
+"""An option in a message; or a whole command line, which is not changed."""
 
 
 def in_python(message: str) -> str:
-    """Return a message for the command in the words of the library: keywords for options.
+    """Return a message with options of the command replaced by keywords of the library.
 
     >>> in_python("x.json exists. Pass --force to replace it, or -o to name another file.")
     'x.json exists. Pass force=True to replace it, or output to name another file.'
     >>> in_python("found graphs none; leave out --graphs. For all of it: tlexport . --graphs 1")
     'found graphs none; leave out graphs. For all of it: tlexport . --graphs 1'
     """
-    return _OPTION.sub(lambda found: _keyword(found[0]), message)
+    return _OPTION.sub(lambda match: _keyword(match[0]), message)
 
 
 def _keyword(option: str) -> str:
     if not option.startswith("-"):
         return option
-    if option in _CALLED:
-        return _CALLED[option]
+    if option in _NAMES_IN_PYTHON:
+        return _NAMES_IN_PYTHON[option]
     name = option.removeprefix("--").replace("-", "_")
     if name.startswith("no_"):
         return f"{name.removeprefix('no_')}=False"
@@ -195,7 +196,7 @@ def _keyword(option: str) -> str:
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of a message, which names the known word nearest in spelling, if any.
+    """Return the end of a message, which suggests the most similar known word, if any.
 
     >>> did_you_mean("--rank", ["--ranks", "--steps"])
     '; did you mean --ranks?'
@@ -207,11 +208,11 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
 
 
 class TimelineWarning(UserWarning):
-    """A warning about figures, for callers that get no report with notes."""
+    """A warning about figures, for library functions that return no report with notes."""
 
 
 def format_ids(ids: Iterable[int], most: int = 12, shortest_run: int = 3) -> str:
-    """Format ids the way they are typed: ascending, runs of `shortest_run` and more as ranges.
+    """Format ids as they are typed: ascending, with runs of `shortest_run` or more as ranges.
 
     >>> format_ids([0, 1, 2, 3, 7])
     '0-3,7'

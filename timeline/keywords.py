@@ -1,7 +1,7 @@
-"""The keywords of the library, with their types, as `help` and type checkers show them.
+"""The keywords of the library with their types, for `help` and type checkers.
 
-Each is that of an option in `timeline/options.py`, which declares its default and meaning. The
-command line takes them from there, and does not load this module.
+Each keyword belongs to an option in `timeline/options.py`, which declares its default and meaning.
+The command line uses only those declarations, and does not load this module.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class VerdictKeywords(ReadingKeywords, SelectionKeywords, total=False):
 
 
 class DrawingKeywords(ReadingKeywords, SelectionKeywords, total=False):
-    """Keywords that `export` and `compare` have in common."""
+    """Keywords of both `export` and `compare`."""
 
     layers: Iterable[Layer | LayerName] | str | None
 

@@ -51,7 +51,7 @@ LayerName: TypeAlias = Literal[
 class SliceKind(enum.Enum):
     """The kinds of slices, the most important first; the kind determines noun and typed args.
 
-    To keep the size limit, the first are merged last.
+    To keep the size limit, the most important kinds are merged last.
     """
 
     NOTE = "note"
@@ -67,7 +67,7 @@ class SliceKind(enum.Enum):
 
 
 class Category(enum.Enum):
-    """The categories by which viewers group and filter slices, and which they show for each."""
+    """The categories of slices, which viewers show and use to group and filter."""
 
     NOTE = "note"
     STEP = "step"
@@ -106,15 +106,15 @@ class ArgsMessage(NamedTuple):
 class SliceSpec(NamedTuple):
     """Slices of one kind: their plural noun, their category, and their args.
 
-    spelled: True if durations, sizes and rates are also drawn rounded, beside the exact numbers, at
-    the cost of some bytes per slice.
+    formatted: True if durations, sizes and rates also have a rounded, readable form in addition to
+    the exact number, at the cost of some bytes per slice.
     """
 
     kind: SliceKind
     noun: str
     category: Category
     args: ArgsMessage
-    spelled: bool = False
+    formatted: bool = False
 
 
 TableName: TypeAlias = Literal["tasks", "planes", "ops", "steps", "host", "samples"]
@@ -124,10 +124,10 @@ TableName: TypeAlias = Literal["tasks", "planes", "ops", "steps", "host", "sampl
 class LayerSpec(NamedTuple):
     """The declaration of one layer.
 
-    option: its name in `--layers`; None if nobody can leave it out. name: the name of its row;
-    empty if the profile names its rows. order: place of its row among those of a rank; of the
-    first, if it has several. description: that of the row; {name} is the name of the row. tables:
-    the tables of Records that it draws; it is drawn if one of them holds a row.
+    option: the member that `--layers` names; None if the layer cannot be left out. name: name of
+    the row; empty if the profile names the rows. order: position of the row, or of the first of
+    several, among those of a rank. description: of the row, where {name} is the name of the row.
+    tables: the tables of Records that the layer draws; it is drawn if one of them has rows.
     """
 
     option: Layer | None
@@ -137,14 +137,14 @@ class LayerSpec(NamedTuple):
     slices: tuple[SliceSpec, ...] = ()
     tables: tuple[TableName, ...] = ()
     missing: str = ""
-    """Warning for a profile that holds none of it, empty for no warning.
+    """Warning for a profile without records of the layer, empty for no warning.
 
-    Steps need none: the report counts them anyway, and a single run of an operator has none.
+    Steps need no warning: the report counts them, and a single run of an operator has no steps.
     """
     in_summary: bool = False
-    """True if a summary draws it; it is then drawn even if detail had to be left out."""
+    """True if the summary draws the layer, so that it stays when detail has to be left out."""
     in_detail: bool = True
-    """True if a detail draws it by default."""
+    """True if the layer is part of the detail by default."""
 
 
 _HOST_CALLS = SliceSpec(
@@ -189,7 +189,7 @@ LAYERS: tuple[LayerSpec, ...] = (
                         "idle_percent",
                     ),
                 ),
-                spelled=True,
+                formatted=True,
             ),
         ),
         tables=("steps",),
@@ -207,7 +207,7 @@ LAYERS: tuple[LayerSpec, ...] = (
                 "pieces",
                 Category.OVERLAP,
                 ArgsMessage("Piece", "overlap", 9908, ("last_rank", "rank", "iteration")),
-                spelled=True,
+                formatted=True,
             ),
         ),
         in_summary=True,
@@ -273,7 +273,7 @@ LAYERS: tuple[LayerSpec, ...] = (
                         "arrived_after_first_ns",
                     ),
                 ),
-                spelled=True,
+                formatted=True,
             ),
             SliceSpec(
                 SliceKind.HCCL_TASK,
@@ -363,14 +363,14 @@ OF_NO_LAYER = (
         "segments",
         Category.PATH,
         ArgsMessage("PathSegment", "path", 9909, ("iteration", "rank")),
-        spelled=True,
+        formatted=True,
     ),
     SliceSpec(
         SliceKind.PARTITION,
         "pieces",
         Category.PARTITION,
         ArgsMessage("Part", "partition", 9911, ("rank", "iteration")),
-        spelled=True,
+        formatted=True,
     ),
 )
 """Slices of rows that belong to no layer, and are always drawn."""
@@ -386,7 +386,7 @@ ARGS_MESSAGES: Mapping[SliceKind, ArgsMessage] = {
 }
 """The args of the slices of each kind."""
 MERGED_ARGS = ArgsMessage("Merged", "merged", 9910, ("count", "busy_ns"))
-"""The args of a slice that stands for several, instead of those of its kind."""
+"""The args of a merged slice, which replace those of its kind."""
 _BY_OPTION = {layer.option: layer for layer in LAYERS}
 
 

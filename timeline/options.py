@@ -1,8 +1,8 @@
-"""Options of reading, drawing and writing, as they travel with the work.
+"""Options for reading, comparing, drawing and writing profiles.
 
 To add an option, add a field to one of the dataclasses, and its keyword to a TypedDict of
-`timeline/keywords.py`. The parser, its help, its completion and the signatures of the library
-follow. A field has the name of its flag, with the unit if it has one.
+`timeline/keywords.py`. The parser, its help, completion and the signatures of the library follow. A
+field has the name of its flag, with the unit if it has one.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _Value = TypeVar("_Value")
 
 
 class Fit(enum.Enum):
-    """Treatment of a selection that is larger than the limit."""
+    """The treatment of a selection that is larger than the limit."""
 
     COARSEN = "coarsen"
     """Cover all of it, at the finest time resolution that fits."""
     STEPS = "steps"
-    """Keep the detail of the leading whole steps."""
+    """Keep the detail of the most important steps."""
     SPLIT = "split"
-    """Write several files, together exact."""
+    """Write several files, which together have everything."""
     ERROR = "error"
-    """Write nothing."""
+    """Write nothing, and raise an error."""
 
 
 class Args(enum.Enum):
@@ -57,17 +57,17 @@ class Args(enum.Enum):
 
 
 GroupBy: TypeAlias = Literal["rank", "layer"]
-"""First grouping of the rows of the timeline."""
+"""Outermost grouping of the rows of the timeline."""
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
 DEFAULT_MAX_EVENTS = 6_000_000
-"""Most events that the viewer loads in reasonable time and memory; see
+"""Number of events that viewers load in reasonable time and memory.
 
-`.github/docs/measurements.md`.
+See `.github/docs/measurements.md`.
 """
 LARGEST_LIMIT = 1 << 53
-"""A limit is compared as a float, which holds any integer up to here."""
+"""Largest limit: limits are compared as floats, which hold all integers up to this one."""
 LEAST_MAX_KERNELS = 4
-"""An operator with few kernels has none inside that say more."""
+"""Smallest --max-kernels: replacing operators with fewer kernels would show nothing more."""
 
 
 def _values(choices: type[enum.Enum]) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ def _values(choices: type[enum.Enum]) -> tuple[str, ...]:
 
 def _read_group_by(group_by: str | None) -> str:
     if group_by not in (None, "rank", "layer"):
-        raise UsageError(f"group_by {group_by!r}: there are rank, layer.")
+        raise UsageError(f"group_by {group_by!r}: use rank or layer.")
     return group_by or "rank"
 
 
@@ -87,21 +87,21 @@ def _number(
     most: int | None = None,
     do: str = "",
 ) -> Callable[[object], int | None]:
-    """Return a function that reads a number within bounds, or its text; None stays None.
+    """Return a function that reads a number within bounds, or a string with it; None stays None.
 
-    do: the advice of its error.
+    do: the advice of the error about another value.
     """
     bounds = f"from {least} " + ("on" if most is None else f"to {most}")
 
-    def read(given: Any) -> int | None:
-        if given is None:
+    def read(value: Any) -> int | None:
+        if value is None:
             return None
         try:
-            number = parse(given.strip()) if isinstance(given, str) else operator.index(given)
+            number = parse(value.strip()) if isinstance(value, str) else operator.index(value)
         except TypeError:
             number = None
         if number is None or number < least or (most is not None and number > most):
-            raise UsageError(f"{name} {given}: it is not an integer {bounds}.", do=do)
+            raise UsageError(f"{name} {value}: it is not an integer {bounds}.", do=do)
         return number
 
     return read
@@ -132,23 +132,23 @@ def _format_flops(flops: int) -> list[str]:
 
 
 def _read_exact_steps(steps: Ids) -> tuple[int, ...] | None:
-    """Return steps in the order given, or None for automatic choice."""
+    """Return steps in the order in which they were passed; None for automatic choice."""
     if steps is None:
         return None
     if isinstance(steps, str):
         parts = [parse_ids(part, "exact-steps") for part in steps.split(",")]
         return tuple(dict.fromkeys(step for part in parts for step in sorted(part or ())))
     check_range("exact-steps", steps)
-    found = tuple(dict.fromkeys([steps] if isinstance(steps, int) else steps))
-    for step in found:
+    numbers = tuple(dict.fromkeys([steps] if isinstance(steps, int) else steps))
+    for step in numbers:
         check_id("exact-steps", step)
-    return found
+    return numbers
 
 
 def _read_path(path: str | os.PathLike[str] | None) -> Path | None:
     if path is not None and "\0" in str(path):
         raise UsageError(
-            f"{str(path)!r} is no file: no name holds a zero byte.", do="Give it another name."
+            f"{str(path)!r} is not a file name: it has a zero byte.", do="Use another name."
         )
     return None if path is None else Path(path)
 
@@ -160,17 +160,17 @@ def _read_offset(offset: Mapping[int, int | str] | None) -> dict[int, int]:
     }
 
 
-def _read_mapping(keyword: str, given: Mapping[_Key, _Value] | None) -> dict[_Key, _Value]:
-    """Return a mapping passed as a keyword as a dict; None is empty.
+def _read_mapping(keyword: str, mapping: Mapping[_Key, _Value] | None) -> dict[_Key, _Value]:
+    """Return the value of a keyword as a dict, which is empty for None.
 
     Raises:
-        TypeError: it is of another type.
+        TypeError: the value is not a mapping.
     """
-    if given is None:
+    if mapping is None:
         return {}
-    if not isinstance(given, Mapping):
-        raise TypeError(f"{keyword} is a mapping, and not {type(given).__name__}")
-    return dict(given)
+    if not isinstance(mapping, Mapping):
+        raise TypeError(f"{keyword} is a mapping, and not {type(mapping).__name__}")
+    return dict(mapping)
 
 
 def _parse_assignments(texts: list[str]) -> dict[str, int]:
@@ -194,52 +194,52 @@ def _parse_offsets(texts: list[str]) -> dict[int, int]:
 def _rank_in(where: str, number: str, form: str) -> int:
     rank = parse_whole(number)
     if rank is None:
-        raise UsageError(f"{where}: there is no rank.", do=f"Write {form}.")
+        raise UsageError(f"{where}: it has no rank.", do=f"Write {form}.")
     return rank
 
 
 def _read_share(share: float | str | None) -> float | None:
-    """Return a share, given as a number or as text with a percentage."""
+    """Return a share, passed as a number or as a string with a percentage."""
     if share is None:
         return None
     if isinstance(share, str):
-        number = share.strip()
+        text = share.strip()
         try:
-            found = float(number.removesuffix("%")) / 100 if number.endswith("%") else math.nan
+            number = float(text.removesuffix("%")) / 100 if text.endswith("%") else math.nan
         except ValueError:
-            found = math.nan
+            number = math.nan
     else:
-        found = float(share)
-    if not 0 <= found < math.inf:
+        number = float(share)
+    if not 0 <= number < math.inf:
         raise UsageError(
             f"fail-above {share}: it is not a share by which a step may be longer.",
             do="Write a percentage, as in 5%.",
         )
-    return found
+    return number
 
 
 def _read_operator_names(
     names: Mapping[str, str] | str | os.PathLike[str] | None,
 ) -> Mapping[str, str]:
-    """Return new names by old ones, given as a mapping or as a JSON file."""
+    """Return new names by old ones, passed as a mapping or as a JSON file."""
     if names is None:
         return {}
-    where, found = "map-operators", names
+    where, content = "map-operators", names
     if isinstance(names, (str, os.PathLike)):
         import json  # imported late, for a fast `--help`
 
         where = f"map-operators {os.fspath(names)}"
         try:
-            found = json.loads(Path(names).read_bytes())
+            content = json.loads(Path(names).read_bytes())
         except OSError as error:
             raise UsageError(f"{where}: {error.strerror}.", do=_MAP_HINT) from None
         except ValueError:
             raise UsageError(f"{where}: it is not valid JSON.", do=_MAP_HINT) from None
-    if not isinstance(found, Mapping) or not all(
-        isinstance(text, str) for pair in found.items() for text in pair
+    if not isinstance(content, Mapping) or not all(
+        isinstance(text, str) for pair in content.items() for text in pair
     ):
         raise UsageError(f"{where}: it is not an object of names.", do=_MAP_HINT)
-    return dict(found)
+    return dict(content)
 
 
 _MAP_HINT = 'Give a JSON object of old and new names, as in {"aten::conv2d": "aten::convolution"}.'
@@ -248,14 +248,14 @@ _OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Drawing and writing of a profile; a Selection chooses what is drawn.
+    """Options for drawing and writing a profile; a Selection chooses the part to draw.
 
-    scopes: draw those of operator names as a layer. limit_bytes: size of a written file that is
-    never exceeded; 0 for none. max_events: most slices, samples and ends of arrows in it; None
-    is what viewers can load, or any number without a limit of bytes. exact_steps: steps that stay
-    exact when others do not; None chooses. csv: a file for the times of each rank and step, besides
-    the timeline. report: an HTML report that is written too. causes: say why devices wait and
-    idle, for which HCCL tasks and host calls are read even if they are not drawn.
+    scopes: draw the scopes of operator names as a layer. limit_bytes: maximum size of a file; 0 for
+    no limit. max_events: maximum number of slices, samples and ends of arrows in a file; None for
+    as many as viewers can load, or any number without a limit of bytes. exact_steps: steps that
+    stay exact when others do not; None for automatic choice. csv: a file for the times of each rank
+    and step. report: a file for an HTML report. causes: say why devices wait and idle, for which
+    HCCL tasks and host calls are read even if they are not drawn.
     """
 
     kind: Kind = option(
@@ -337,7 +337,7 @@ class ExportOptions:
         "--fit",
         group=Group.OUTPUT,
         help="when it is larger: coarsen merges short slices, steps keeps the detail of the "
-        "steps that tell most, split writes several files, error stops (default: coarsen)",
+        "most important steps, split writes several files, error stops (default: coarsen)",
         metavar="HOW",
         default=Fit.COARSEN.value,
         choices=_values(Fit),
@@ -389,32 +389,32 @@ class ExportOptions:
 
     @property
     def most_events(self) -> int:
-        """Return the most slices, samples and ends of arrows in a file; 0 is any number."""
+        """Return the maximum number of slices, samples and ends of arrows in a file; 0 for any."""
         if self.max_events is not None:
             return self.max_events
         return DEFAULT_MAX_EVENTS if self.limit_bytes else 0
 
     @property
     def bounds_memory(self) -> bool:
-        """Return True if a file must also fit the memory that a viewer has."""
+        """Return whether files are also limited by the memory of a viewer."""
         return bool(self.limit_bytes) and self.max_events is None
 
     @property
     def groups_by_layer(self) -> bool:
-        """Return True if rows are grouped by layer before rank."""
+        """Return whether rows are grouped by layer, then by rank."""
         return self.group_by == "layer"
 
 
 @dataclass(frozen=True)
 class CompareOptions:
-    """Options of a comparison besides those of an export.
+    """Options of comparisons in addition to those of exports.
 
-    max_kernels: an operator that launched more kernels is replaced by those inside; None for any
-    number. map_operators: the names in the comparison of operators and modules of both runs, by
-    their own names. match_shapes: distinguish operators by shapes. markdown: a file for a short
+    max_kernels: operators that launched more kernels are replaced by the operators inside them;
+    None for any number. map_operators: names of operators and modules in the comparison, by the
+    names in either run. match_shapes: distinguish operators by shapes. markdown: a file for a short
     summary for a merge request. fail_above: the share by which a step may be longer before the gate
-    fails; None has no gate. It does not fail on fewer than five steps, except on none: then times
-    from end to end count.
+    fails; None for no gate. The gate does not fail with fewer than five steps, except without any:
+    then the times of whole runs are compared.
     """
 
     markdown: Path | None = option(
@@ -436,8 +436,8 @@ class CompareOptions:
     max_kernels: int | None = option(
         "--max-kernels",
         group=Group.DRAW,
-        help=f"compare operators that launched at most so many kernels, {LEAST_MAX_KERNELS} or "
-        "more: larger ones give way to those inside (default: the outermost)",
+        help=f"compare operators that launched at most this many kernels, {LEAST_MAX_KERNELS} or "
+        "more: larger ones are replaced by those inside them (default: the outermost)",
         metavar="N",
         read=_number(
             "max-kernels", least=LEAST_MAX_KERNELS, do="Write one, as in --max-kernels 10."
@@ -447,7 +447,7 @@ class CompareOptions:
     map_operators: Mapping[str, str] = option(
         "--map-operators",
         group=Group.DRAW,
-        help="a JSON object of names of operators and modules, with the names they compare by",
+        help="a JSON object of names of operators and modules, with the names to compare them by",
         metavar="FILE.json",
         read=_read_operator_names,
     )
@@ -461,22 +461,22 @@ class CompareOptions:
 
 @dataclass(frozen=True)
 class ClockOptions:
-    """Placement of ranks on one clock.
+    """Options for putting ranks on one clock.
 
-    align: None is by collectives if they can be trusted, else as recorded. offset_ns: by rank, an
-    offset of its clock that replaces any correction.
+    align: the method; None for collectives if they can be trusted, else recorded clocks. offset_ns:
+    by rank, an offset from its recorded clock that replaces any correction.
     """
 
     align: Align | None = option(
         "--align",
         group=Group.CLOCK,
-        help="what puts ranks on one clock: recorded is what profiles tell, collectives corrects "
-        "it by the ends of those that ranks share, start has all begin together, none moves "
-        "nothing (default: collectives where they can be trusted, else recorded)",
+        help="how to put ranks on one clock: recorded uses the clocks in profiles, collectives "
+        "corrects these by the ends of shared collectives, start lets all ranks begin together, "
+        "none moves nothing (default: collectives if they can be trusted, else recorded)",
         metavar="HOW",
         choices=_values(Align),
         read=lambda align: None if align is None else member_of(Align, "align")(align),
-        spell=lambda align: [align.value],
+        format=lambda align: [align.value],
     )
     offset_ns: Mapping[int, int] = option(
         "--offset",
@@ -485,13 +485,13 @@ class ClockOptions:
         metavar="RANK=TIME",
         repeated=_parse_offsets,
         read=_read_offset,
-        spell=lambda offset_ns: [f"{rank}={time_ns}ns" for rank, time_ns in offset_ns.items()],
+        format=lambda offset_ns: [f"{rank}={time_ns}ns" for rank, time_ns in offset_ns.items()],
     )
 
 
 @dataclass(frozen=True)
 class StepOperators:
-    """Names of the operators that begin forward and end backward, empty to find them."""
+    """Names of the operators that begin forward and end backward; "" to detect them."""
 
     fp_start: str = option(
         "--fp-start",
@@ -501,7 +501,7 @@ class StepOperators:
         metavar="OPERATOR",
         default="",
         variables=("PROFILING_FP_START", "FP_POINT"),
-        spell=lambda operator: [operator],
+        format=lambda operator: [operator],
         completion=NO_COMPLETION,
     )
     bp_end: str = option(
@@ -512,30 +512,30 @@ class StepOperators:
         metavar="OPERATOR",
         default="",
         variables=("PROFILING_BP_END", "BP_POINT"),
-        spell=lambda operator: [operator],
+        format=lambda operator: [operator],
         completion=NO_COMPLETION,
     )
 
 
 @dataclass(frozen=True)
 class ReadingOptions:
-    """Finding and reading of a profile, for any use.
+    """Options for finding and reading a profile.
 
-    assign_rank: rank by directory, for captures that do not state theirs. clock: placement of ranks
-    on one clock. operators: used if steps are not marked. jobs: processes that read ranks; None is
-    one per core, or none for a small profile. executor: the address of a Dask scheduler to work on
-    instead. peak_flops: FLOP/s of a device at its peak, 0 if not given. keep_going: leave out ranks
-    that fail.
+    assign_rank: ranks by directory, for captures that do not state them. clock: options for putting
+    ranks on one clock. operators: used if steps are not marked. jobs: number of processes that read
+    ranks; None for one per core, or just this process for a small profile. executor: address of a
+    Dask scheduler that is used instead. peak_flops: FLOP/s of a device at
+    its peak, 0 if not given. keep_going: leave out ranks that fail.
     """
 
     assign_rank: Mapping[str, int] = option(
         "--assign-rank",
         group=Group.SELECT,
-        help="the rank of a capture that does not tell it; may be repeated",
+        help="the rank of a capture that does not state it; may be repeated",
         metavar="DIR=RANK",
         repeated=_parse_assignments,
         read=partial(_read_mapping, "assign_rank"),
-        spell=lambda assigned: [f"{directory}={rank}" for directory, rank in assigned.items()],
+        format=lambda assigned: [f"{directory}={rank}" for directory, rank in assigned.items()],
         completion=Completion(directories=True),
     )
     clock: ClockOptions = field(default_factory=ClockOptions)
@@ -575,7 +575,7 @@ class ReadingOptions:
     )
 
     def __post_init__(self) -> None:
-        """Check the values, however they were given.
+        """Check ranks and offsets.
 
         Raises:
             UsageError: a rank or an offset is out of range.

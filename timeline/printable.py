@@ -1,4 +1,4 @@
-"""Text of any origin, escaped so that a terminal shows it and never obeys it."""
+"""Printing of text from any source: escaped, so that terminals do not interpret it, and wrapped."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ _NO_TEXT = re.compile(r"[\ud800-\udfff]")
 _NO_BYTE = re.compile(r"[\ud800-\udc7f\udd00-\udfff]")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
 _BLANKS = re.compile(r"(?<=\S) +(?=\S)(?!(?<=\d )(?:\d{3}|[num]?s|[KMG]?B)\b)")
-"""Gaps of blanks, except within a number or between a number and its unit."""
+"""Runs of blanks, except within a number or between a number and its unit."""
 _GAPS = re.compile(r"(?<=\S)  +(?=\S)")
+"""Runs of several blanks, which separate the columns of a table."""
 COLUMNS = 4
-"""Least number of columns, with gaps of several blanks between them, in the row of a table."""
+"""Number of columns from which a line is taken for the row of a table."""
 SHORT_WORD = 10
-"""Longest word that never stands alone on a line, such as `tlexport:` before a long path."""
+"""Length up to which the first word is not left alone on a line, as `tlexport:` before a path."""
 _COMMAND = re.compile(r"^ *(?:(?:See why|exact|Finding [0-9]+): )?tlexport ")
-"""A command that people copy into a shell."""
+"""A line with a command that users may copy into a shell."""
 _GOES_ON = "" if os.name == "nt" else " \\"
-"""Continues a command in the next line."""
+"""The end of a line that makes a shell continue the command on the next one."""
 
 
 def printable(text: str) -> str:
-    """Return text as one line, with controls and other invisible characters escaped.
+    """Return text as one line, with control and other invisible characters escaped.
 
-    Names come from profiles and file systems: they may hold escape sequences, line ends, marks that
-    change the direction of writing, and bytes that are not text.
+    Names from profiles and file systems may contain escape sequences, line ends, marks that change
+    the direction of writing, and bytes that are not text.
     """
     return text if text.isprintable() else "".join(map(_escaped, text))
 
@@ -43,13 +44,13 @@ def _escaped(character: str) -> str:
 
 
 def printable_json(text: str, encoding: str) -> str:
-    """Escape in the strings of JSON what a terminal would obey and what the encoding lacks.
+    """Escape in JSON the characters that a terminal interprets or that an encoding lacks.
 
-    JSON itself demands that of the first 32 characters only.
+    JSON itself requires this only for the first 32 characters.
     """
     import json
 
-    def spelled(match: re.Match[str]) -> str:
+    def escape(match: re.Match[str]) -> str:
         encodable = match[0].encode(encoding, "ignore")
         return (
             match[0]
@@ -57,20 +58,20 @@ def printable_json(text: str, encoding: str) -> str:
             else json.dumps(match[0])[1:-1]
         )
 
-    return _BEYOND_ASCII.sub(spelled, text).replace("\x7f", "\\u007f")
+    return _BEYOND_ASCII.sub(escape, text).replace("\x7f", "\\u007f")
 
 
 def encoded(text: str, encoding: str) -> str:
-    """Return the text with all characters escaped that the encoding lacks."""
+    """Return the text with the characters escaped that the encoding lacks."""
     return text.encode(encoding, "backslashreplace").decode(encoding)
 
 
 def valid_text(text: str) -> str:
-    r"""Return text that files can hold; bytes in names of files that are no text become \xff."""
+    r"""Return text as valid UTF-8; bytes of file names that are not text become \xff."""
     if not _NO_TEXT.search(text):
         return text
-    spelled = _NO_BYTE.sub(_escaped_match, text).encode("utf-8", "surrogateescape")
-    return spelled.decode("utf-8", "backslashreplace")
+    escaped = _NO_BYTE.sub(_escaped_match, text).encode("utf-8", "surrogateescape")
+    return escaped.decode("utf-8", "backslashreplace")
 
 
 def _escaped_match(match: re.Match[str]) -> str:
@@ -78,7 +79,7 @@ def _escaped_match(match: re.Match[str]) -> str:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Join words to one line that the shell of this system splits into the same words."""
+    """Join words to one line that the system's shell splits into the same words."""
     if os.name == "nt":
         from subprocess import list2cmdline
 
@@ -89,11 +90,11 @@ def command_line(words: Sequence[str]) -> str:
 
 
 def wrapped(line: str, width: int) -> list[str]:
-    """Split a line at blanks into parts of at most the width; no word is broken.
+    """Split a line at blanks into parts of at most `width` characters, without breaking words.
 
     A word longer than the width, such as a path, overflows. Rows of tables are split between
-    columns, as long as a column fits; commands so that a shell joins them. Escape sequences that
-    set colours take no room.
+    columns if a column fits, and commands so that a shell joins the lines. Escape sequences for
+    colours do not count.
 
     >>> wrapped("Wrote /tmp/o.pftrace  58.3 KB, 8 ranks, steps 1-6", 36)
     ['Wrote /tmp/o.pftrace  58.3 KB, 8', '  ranks, steps 1-6']
@@ -111,38 +112,38 @@ def wrapped(line: str, width: int) -> list[str]:
     begin, room, parts = 0, width, list[str]()
     while len(shown) - begin > room:
         most = begin + room - len(goes_on)
-        fitting = [[gap for gap in ways if begin < gap[0] <= most] for ways in (gaps, blanks)]
+        fitting = [[gap for gap in some if begin < gap[0] <= most] for some in (gaps, blanks)]
         ahead = [gap for gap in blanks if gap[0] > begin]
         if not ahead:
             break
-        end, behind = next((ways[-1] for ways in fitting if ways), ahead[0])
+        end, next_begin = next((some[-1] for some in fitting if some), ahead[0])
         parts.append(_with_styles(line, styles, begin, end) + goes_on)
-        begin, room = behind, width - len(indent)
+        begin, room = next_begin, width - len(indent)
     parts.append(_with_styles(line, styles, begin, len(shown)))
     return [parts[0], *(indent + part for part in parts[1:])]
 
 
 def _with_styles(line: str, styles: Sequence[tuple[int, int]], begin: int, end: int) -> str:
-    """Return the part between two shown positions, with the styles that are set within."""
+    """Return the part of a line between two visible positions, with the styles set within."""
 
     def place(shown: int, *, last: bool) -> int:
         at = shown
-        for first, behind in styles:
+        for first, stop in styles:
             if first < at or (first == at and last):
-                at += behind - first
+                at += stop - first
         return at
 
     return line[place(begin, last=False) : place(end, last=True)]
 
 
 def say(*lines: str, stream: TextIO | None = None) -> None:
-    """Print lines, escaped; characters that the encoding of the stream lacks are escaped too.
+    """Print lines, with invisible characters and those that the stream's encoding lacks escaped.
 
-    A terminal gets them `wrapped`.
+    Lines are wrapped on a terminal.
 
     Args:
-        stream: standard output if not given. Python has None for a closed one, and nothing is
-            printed then.
+        stream: standard output by default. Nothing is printed if it is closed, which Python
+            represents by None.
     """
     stream = sys.stdout if stream is None else stream
     if stream is None:

@@ -1,6 +1,6 @@
-"""Process settings for a short command, its end, and the signals that end it.
+"""Settings of the process for a short command, its exit, and the handling of signals.
 
-This is loaded before everything else, so that signals are handled from then on: it imports little.
+This module is imported first, so that signals are handled early, and therefore imports little.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import NoReturn
 
 NOTHING_WRITTEN = "nothing was written."
 WRITTEN_BEFORE = "the timeline was written before."
-"""An arg of an interrupt that came after the timeline was written."""
+"""Message, and arg of a KeyboardInterrupt, after the timeline was written."""
 SIGNALLED = 128
-"""Added by shells to the number of the signal that ended a command."""
+"""Offset from the number of a signal to the exit code of a command that it ended, as in shells."""
 
 COLLECT_AFTER = 200_000
-"""New objects between searches for cycles; imports alone create half as many, and no garbage."""
+"""Number of new objects between garbage collections; imports create half as many, no garbage."""
 MALLOC_SETTINGS = {
     -8: 1,  # M_ARENA_MAX: memory freed by one thread serves the others
     -3: 32 << 20,  # M_MMAP_THRESHOLD: the largest that glibc takes
@@ -32,24 +32,24 @@ MALLOC_SETTINGS = {
 
 
 def tune_for_one_command() -> None:
-    """Set malloc, one BLAS thread and rare garbage collection; call this before importing NumPy.
+    """Configure malloc, BLAS and garbage collection; call this before importing NumPy.
 
-    Nothing here multiplies matrices, but NumPy's BLAS library would start a thread per core, and
-    these spin for a while before they sleep.
+    tlexport multiplies no matrices, but NumPy's BLAS library would start one thread per core, which
+    spin for a while before they sleep.
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     _keep_freed_memory()
     gc.set_threshold(COLLECT_AFTER)
-    # At exit the interpreter would search all remaining objects for cycles.
+    # Frozen objects are not searched for cycles when the interpreter exits.
     atexit.unregister(gc.freeze)
     atexit.register(gc.freeze)
 
 
 def _keep_freed_memory() -> None:
-    """Make glibc reuse freed memory that it would return to the system.
+    """Make glibc keep freed memory instead of returning it to the system.
 
-    Each page from the system costs some microseconds: this saves two fifths of those of a summary.
-    Other C libraries have no such settings.
+    Each page from the system costs some microseconds: a summary needs 40 % fewer. Other C libraries
+    have no such settings.
     """
     import ctypes  # NumPy imports it too
 
@@ -60,19 +60,18 @@ def _keep_freed_memory() -> None:
 
 
 def exit_with(run: Callable[[], int]) -> NoReturn:
-    """End the process with the exit code of a function, without tearing the interpreter down.
+    """End the process with the exit code of a function, without finalising the interpreter.
 
-    Threads are joined, and exit handlers that the function registers run. Then the system takes
-    back all memory at once: freeing a thousand modules and their objects one by one takes a
-    twentieth of the time of a small command.
+    Threads are joined, and exit handlers that the function registers run. Then the process ends:
+    freeing a thousand modules and their objects would take 5 % of the time of a small command.
     """
     code: list[int] = []
-    atexit.register(_leave, code)  # before all others: handlers run in reverse order
+    atexit.register(_leave, code)  # registered first, since handlers run in reverse order
     try:
         code.append(run())
-    except SystemExit as asked:  # such as by `--help`
-        if isinstance(asked.code, int):
-            code.append(asked.code)
+    except SystemExit as leaving:  # such as by `--help`
+        if isinstance(leaving.code, int):
+            code.append(leaving.code)
         raise
     sys.exit(code[0])
 
@@ -92,13 +91,13 @@ def _leave(code: Sequence[int]) -> None:
 _BY_OTHERS = tuple(
     number for name in ("SIGTERM", "SIGHUP") if (number := getattr(signal, name, None)) is not None
 )
-"""Signals of `timeout`, a scheduler or a shutdown; of a terminal that closes (not Windows)."""
+"""Signals from `timeout`, a scheduler or a shutdown, and from a closing terminal (not Windows)."""
 ENDING = (signal.SIGINT, *_BY_OTHERS)
 """The signals that ask a command to end."""
 
 
 class Terminated(KeyboardInterrupt):
-    """A signal of this number asked the process to end."""
+    """A signal, by number, that asked the process to end."""
 
     def __init__(self, number: int) -> None:
         super().__init__()
@@ -107,10 +106,10 @@ class Terminated(KeyboardInterrupt):
 
 @contextlib.contextmanager
 def interrupted_by_signals() -> Iterator[None]:
-    """Raise `Terminated` for signals that would end the process at once and leave files behind.
+    """Raise `Terminated` for signals in a `with` block, so that temporary files are removed.
 
-    Nothing changes for a signal that the program handles itself or `nohup` switched off, and
-    outside of the main thread.
+    Signals that the program handles itself or that `nohup` disabled are not affected. Outside of
+    the main thread this does nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
     unhandled = [
@@ -133,15 +132,16 @@ def _raise(number: int, _frame: object) -> None:
 
 @contextlib.contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """End the process at once on a signal, during imports, which leave nothing to undo.
+    """End the process immediately on a signal in a `with` block, for imports, which write nothing.
 
-    An exception would not do: NumPy reports one in its import as a broken installation, and one in
-    a callback of the import system is lost. Nothing changes for a signal that the program handles
-    itself, and outside of the main thread.
+    An exception would not work: NumPy reports one during its import as a broken installation, and
+    one in a callback of the import system is lost. Signals that the program handles itself are not
+    affected. Outside of the main thread this does nothing.
     """
     is_main = threading.current_thread() is threading.main_thread()
     before = {number: signal.getsignal(number) for number in ENDING if is_main}
-    ours = [number for number, do in before.items() if do in (_raise, signal.default_int_handler)]
+    replaced = (_raise, signal.default_int_handler)
+    ours = [number for number, handler in before.items() if handler in replaced]
     for number in ours:
         signal.signal(number, _end)
     try:
@@ -156,7 +156,7 @@ def _end(number: int, _frame: object) -> None:
 
 
 def say_interrupted(number: int, *, written: bool = False) -> int:
-    """Print which kind of signal ends the command, and what became of its output.
+    """Print that a signal ends the command, and whether the timeline was written.
 
     Returns:
         The exit code for the signal.
@@ -171,7 +171,10 @@ def say_interrupted(number: int, *, written: bool = False) -> int:
 
 @contextlib.contextmanager
 def signals_held() -> Iterator[None]:
-    """Delay signals until the end of the block, in all threads; blocking affects only one."""
+    """Delay signals until the end of a `with` block, in all threads, unlike blocking them.
+
+    Outside of the main thread this does nothing.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

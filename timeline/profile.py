@@ -1,4 +1,4 @@
-"""Profiles that are open: their ranks are known, their figures are read on demand."""
+"""Profile, the public class of an open profile, and `open_profile`."""
 
 from __future__ import annotations
 
@@ -29,18 +29,17 @@ MOST_RANKS_SHOWN = 8
 
 
 class Profile(ProfileTables):
-    """A profile that was found, and is read when one of its methods needs records.
+    """An open profile, which is read when one of its methods needs records.
 
     Every method takes a Selection, or its keywords as in `overlap(ranks=[0, 1])`, or neither for
-    the whole profile. The figures of a selection are read once and cached: all of them in one
-    reading except operators by name or step, and memory. Single tasks, host calls and communication
-    ops are read for each call. Messages of readers, and records that cannot be read, become a
-    TimelineWarning; `omissions` counts the records. If the profile is an archive or a URL, its
-    files are unpacked or fetched until `close`, the end of a `with`, or the end of the Profile
-    itself.
+    the whole profile. The figures of a selection are read once, together, and cached, except
+    operators by name or step, and memory. Single tasks, host calls and communication ops are read
+    at each call. Warnings of readers, and records that cannot be read, become a TimelineWarning;
+    `omissions` counts the records. If the profile is an archive or a URL, its files are unpacked or
+    fetched, and removed by `close`, at the end of a `with`, or with the Profile itself.
 
-    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures, and
-    which ones were passed over. found: all captures at the path, older runs too.
+    path: as passed. sources: one capture per rank, ascending. notes: assumptions about captures,
+    and captures that are not used. found: all captures at the path, including older runs.
     """
 
     @property
@@ -88,26 +87,27 @@ class Profile(ProfileTables):
 def open_profile(
     path: str | os.PathLike[str] = ".", **keywords: Unpack[ReadingKeywords]
 ) -> Profile:
-    """Find the profile of every rank at, below or around a path; records are not read yet.
+    """Find the captures of all ranks at, below or around a path; records are not read yet.
 
     Args:
         path: a profile, a directory above or inside one, one file of it, or an archive; also a URL
             such as s3://bucket/run, whose files are fetched when they are read.
-        assign_rank: the rank of captures that do not state it, by directory.
+        assign_rank: ranks by directory, for captures that do not state them.
         align: how ranks are put on one clock: by the recorded clocks, by the ends of collectives
-            that ranks share, by the first device record of each, or not at all; if not given, by
+            that ranks share, by the first device record of each, or not at all; by default by
             collectives if they can be trusted, else as recorded.
         offset: by rank, an offset of its clock that replaces any correction: ns, or as in "+120us".
         fp_start, bp_end: operators that begin forward and end backward, if steps are not marked;
-            searched for if not given.
-        jobs: processes that read ranks; one per core if not given, or one for a small profile.
+            detected by default.
+        jobs: number of processes that read ranks; by default one per core, or one for a small
+            profile.
         executor: read ranks on a Dask cluster that sees the same files, or fetches them from a URL,
             as in dask://HOST:PORT.
-        keep_going: leave out ranks that cannot be read, and say which.
+        keep_going: leave out ranks that cannot be read, with a note.
         progress: receives the progress of reading.
 
     Raises:
-        TimelineError: there is none, or a rank is not known.
+        TimelineError: there is no profile, or the rank of a capture is unknown.
     """
     return profile_at(path, keywords, FIND_FOR_EXPORT)
 
@@ -115,12 +115,12 @@ def open_profile(
 def profile_at(
     path: str | os.PathLike[str], keywords: ReadingKeywords, finding: FindingOptions
 ) -> Profile:
-    """Find the profile at a path, and as much around it as `finding` asks for.
+    """Find the profile at a path, by the options of `finding`.
 
-    keywords: those of `open_profile`; others may be among them.
+    keywords: may contain others than those of `open_profile`.
 
     Raises:
-        TimelineError: there is none, or ranks are ambiguous and not only listed.
+        TimelineError: there is no profile, or ranks are ambiguous and not only listed.
     """
     reading = fill(ReadingOptions, keywords)
     progress = keywords.get("progress") or Silent()
@@ -142,7 +142,7 @@ def profile_at(
 
 
 def _opened(path: str) -> AbstractContextManager[Path]:
-    """Return a context with the local path of a path, which may be a URL."""
+    """Return a context manager that yields the local path for a path or URL."""
     if not is_url(path):
         return nullcontext(Path(path))
     from timeline.sources.finding.remote import path_of_url

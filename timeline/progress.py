@@ -1,4 +1,4 @@
-"""Progress of work: the interface that receives it, and the line on a terminal that shows it."""
+"""Reporting of progress: the interface, and a line on a terminal that shows it."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from timeline.printable import encoded, printable
 from timeline.units import format_bytes, format_count
 
 QUIET_SECONDS = 0.5
-"""Shorter work shows nothing."""
+"""Time before progress is first shown."""
 UPDATE_SECONDS = 0.1
 BAR_WIDTH = 16
 _ERASE = "\r\x1b[K"
 
 
 class Progress(Protocol):
-    """Receives the current stage of work and its progress, from any thread."""
+    """Receiver of the current stage and its progress, from any thread."""
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Report `done` of `total` bytes of a stage; a total of 0 is unknown."""
 
     def finish(self) -> None:
-        """End the work for now; the next report begins anew."""
+        """End the progress; the next report starts a new one."""
 
 
 class Silent:
-    """Shows nothing."""
+    """Progress that shows nothing."""
 
     def report(self, stage: str, done: int, total: int) -> None:
         """Ignore the progress of a stage."""
@@ -40,9 +40,9 @@ class Silent:
 
 
 class RanksRead:
-    """Counts the ranks that are read, and their bytes; any thread may note one.
+    """Counter of the ranks and bytes that are read, for use from any thread.
 
-    in_part: returns the bytes read so far of each rank in work.
+    sizes: bytes of each rank. in_part: returns the bytes read so far of ranks in progress.
     """
 
     def __init__(
@@ -60,13 +60,13 @@ class RanksRead:
         self.report()
 
     def note(self, rank: int) -> None:
-        """Note that a rank is read."""
+        """Count a rank as read, and report the progress."""
         with self._lock:
             self._read.add(rank)
         self.report()
 
     def report(self) -> None:
-        """Report how much is read by now."""
+        """Report the ranks and bytes read so far."""
         with self._lock:
             self._report()
 
@@ -77,7 +77,7 @@ class RanksRead:
         done = sum(self._sizes[rank] for rank in self._read)
         in_part = {} if self._in_part is None else self._in_part()
         done += sum(
-            min(size_bytes, self._sizes[rank])  # bytes that are read twice are counted twice
+            min(size_bytes, self._sizes[rank])  # some bytes are read, and counted, twice
             for rank, size_bytes in in_part.items()
             if rank in self._sizes and rank not in self._read
         )
@@ -88,7 +88,7 @@ class RanksRead:
 class TerminalLine:
     """One line on a terminal, updated at most ten times a second, erased at the end.
 
-    A thread of its own draws it: those who report are busy between two reports.
+    It is drawn by its own thread, since reporting threads are busy between two reports.
     """
 
     def __init__(self, stream: TextIO | None = None) -> None:
@@ -135,7 +135,7 @@ class TerminalLine:
         parts = [printable(stage)]
         if total:
             parts += [f"{format_bytes(done)} of {format_bytes(total)}", self._bar(done / total)]
-        # The clock shows that work goes on, even if it cannot be counted.
+        # The elapsed time shows that work goes on even if its progress is unknown.
         parts.append(f"{time.monotonic() - self._started:.1f} s")
         # A line longer than the terminal could not be erased.
         width = shutil.get_terminal_size().columns - 1

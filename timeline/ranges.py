@@ -1,21 +1,21 @@
-"""The ranges of times, ids, orders and amounts of memory, and the errors beyond them."""
+"""Ranges of times, ids, orders and amounts of memory, and checks that values are within them."""
 
 from __future__ import annotations
 
 from timeline.errors import RecordError, UsageError
 
 FURTHEST_NS = (1 << 62) - 1
-"""Times lie within 146 years of zero, so that the difference of any two fits 64 bits."""
+"""Largest absolute time, 146 years, so that the difference of any two fits 64 bits."""
 LARGEST_ID = (1 << 63) - 1
-"""Columns of ids hold signed 64-bit integers."""
+"""Largest id: columns of ids are signed 64-bit integers."""
 MOST_BYTES = float(1 << 53)
-"""More than any memory; a float from here on no longer distinguishes single bytes."""
+"""Largest amount of memory; larger floats do not distinguish single bytes."""
 LARGEST_ORDER = (1 << 31) - 1
-"""The order of a row among its siblings is a signed 32-bit integer in a trace."""
+"""Largest order of a row among its siblings: a signed 32-bit integer in a trace."""
 
 
 def check_id(what: str, number: int) -> None:
-    """Refuse an id that no column can hold.
+    """Check that a column can hold an id.
 
     Raises:
         UsageError: it is negative or too large.
@@ -27,10 +27,10 @@ def check_id(what: str, number: int) -> None:
 
 
 def check_offset(what: str, offset_ns: int) -> None:
-    """Refuse to move a clock further than times reach.
+    """Check that an offset of a clock is within the range of times.
 
     Raises:
-        UsageError: it is.
+        UsageError: it is not.
     """
     if abs(offset_ns) > FURTHEST_NS:
         raise UsageError(
@@ -40,10 +40,10 @@ def check_offset(what: str, offset_ns: int) -> None:
 
 
 def check_span(first_ns: int, last_ns: int) -> None:
-    """Refuse a span of times that reaches too far from zero.
+    """Check that a span is within the range of times.
 
     Raises:
-        RecordError: it does.
+        RecordError: it is not.
     """
     for time_ns in (first_ns, last_ns):
         if abs(time_ns) > FURTHEST_NS:
@@ -54,7 +54,7 @@ def check_span(first_ns: int, last_ns: int) -> None:
 
 
 def check_order(row: str, order: int) -> None:
-    """Refuse an order of a row that its field in a trace cannot hold.
+    """Check that a trace can hold the order of a row.
 
     Raises:
         RecordError: it is out of range.

@@ -1,4 +1,4 @@
-"""The user's selection of a profile: ranks, graphs, steps, a window of time, and layers."""
+"""Selections of a part of a profile: ranks, graphs, steps, a window of time, and layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Kind(enum.Enum):
-    """The kind of timeline: the overview, or every task."""
+    """The kind of timeline: a summary, or every task."""
 
     SUMMARY = "summary"
     DETAIL = "detail"
@@ -34,9 +34,9 @@ class Align(enum.Enum):
     COLLECTIVES = "collectives"
     """The recorded clocks, corrected by the ends of collectives that ranks share."""
     START = "start"
-    """The first device record of every rank."""
+    """The first device record of every rank is at the same time."""
     NONE = "none"
-    """Nothing: every rank is drawn at its own times."""
+    """No common clock: every rank is drawn at its own times."""
 
 
 SUMMARY_LAYERS = frozenset(spec.option for spec in LAYERS if spec.option and spec.in_summary)
@@ -69,7 +69,7 @@ class Window(NamedTuple):
         """Return the window as [start, end) in ns on the clock of the trace.
 
         Raises:
-            SelectionError: nothing of the selection lies between the edges.
+            SelectionError: the window does not overlap the selection.
         """
         start_ns, end_ns = self.start.at(first_ns, last_ns), self.end.at(first_ns, last_ns)
         # Clip an edge beyond all possible times.
@@ -87,13 +87,13 @@ class Window(NamedTuple):
 
 
 Ids: TypeAlias = Iterable[int] | int | str | None
-"""Ids as people give them: numbers, text such as "0,2-5", None or "all" for all."""
+"""Ids as users pass them: numbers, a string such as "0,2-5", None or "all" for all."""
 
 
 def why_unread(rank: int, on_disk: Collection[int]) -> str:
-    """Return why a rank was not read: it is not selected, or not profiled.
+    """Return the reason why a rank was not read: "not selected" or "not profiled".
 
-    on_disk: the ranks of the profile, selected or not.
+    on_disk: all ranks of the profile, selected or not.
     """
     return "not selected" if rank in on_disk else "not profiled"
 
@@ -121,12 +121,12 @@ def _within_range(name: str, ids: frozenset[int]) -> frozenset[int]:
 
 
 def _read_window(window: Window | str | None) -> Window | None:
-    """Read "A:B", each edge empty, a time with a unit, or a percentage."""
+    """Parse "A:B", where each edge is empty, a time with a unit, or a percentage."""
     if window is None or isinstance(window, Window):
         return window
     if not isinstance(window, str):
         raise UsageError(
-            f"window {window!r}: it is no window.",
+            f"window {window!r}: it is not a window.",
             do="Write START:END, as in 1.2s:1.5s or 30%:60%.",
         )
     from decimal import Decimal
@@ -134,7 +134,7 @@ def _read_window(window: Window | str | None) -> Window | None:
     start_text, colon, end_text = window.partition(":")
     if not colon:
         raise UsageError(
-            f"window {window}: there is no colon.",
+            f"window {window}: it has no colon.",
             do="Write START:END, as in 1.2s:1.5s or 30%:60%.",
         )
     start = _parse_edge(start_text, WindowEdge(after_first_ns=0))
@@ -154,7 +154,7 @@ def _parse_edge(text: str, default: WindowEdge) -> WindowEdge:
             inside = 0 <= share <= 1
         except ArithmeticError:
             raise UsageError(
-                f"window: {text!r} is no percentage.", do="Write a number, as in 30%:60%."
+                f"window: {text!r} is not a percentage.", do="Write a number, as in 30%:60%."
             ) from None
         if not inside:
             raise UsageError(
@@ -193,8 +193,8 @@ _LAYERS = tuple(layer.value for layer in Layer)
 class Selection:
     """A part of a profile; None means all, and for layers those of the kind.
 
-    It is made of what is at hand, as in `Selection(ranks=[0, 1], steps=range(10, 20))` or
-    `Selection(graphs="1,3-5", window="30%:60%")`, and holds frozen sets.
+    Values may have several types, as in `Selection(ranks=[0, 1], steps=range(10, 20))` or
+    `Selection(graphs="1,3-5", window="30%:60%")`; attributes are frozen sets.
     """
 
     ranks: frozenset[int] | None = option(
@@ -252,19 +252,19 @@ class Selection:
         window: Window | str | None = None,
         layers: Iterable[Layer | LayerName] | str | None = None,
     ) -> None:
-        """Choose a part.
+        """Select a part of a profile.
 
         Args:
-            ranks, graphs, steps: one id, several, or text such as "0,2-5" whose ranges include
+            ranks, graphs, steps: one id, several, or a string such as "0,2-5", whose ranges include
                 both ends.
             window: part of the time as START:END, counted from the first device record: ns, units
-                or percent, as in "1.2s:1.5s" or "30%:60%"; START is in, END is not.
-            layers: layers to draw, as members, names, or text such as "steps,overlap".
+                or percent, as in "1.2s:1.5s" or "30%:60%"; START is included, END is not.
+            layers: layers to draw, as members, names, or a string such as "steps,overlap".
 
         Raises:
-            UsageError: a value has no meaning.
+            UsageError: a value is invalid.
         """
-        given = {
+        values = {
             "ranks": ranks,
             "graphs": graphs,
             "steps": steps,
@@ -272,7 +272,7 @@ class Selection:
             "layers": layers,
         }
         for one in options_in(Selection):
-            object.__setattr__(self, one.keyword, one.read(given[one.keyword]))
+            object.__setattr__(self, one.keyword, one.read(values[one.keyword]))
 
     def layers_of(self, kind: Kind) -> frozenset[Layer]:
         """Return the layers to draw: the selected ones, else those of the kind."""
@@ -282,13 +282,13 @@ class Selection:
 
 
 def select(selection: Selection | None, keywords: Mapping[str, Any]) -> Selection:
-    """Return the selection, given as a Selection or by its keywords; all of it by default.
+    """Return the selection, passed as a Selection or as keywords; by default everything.
 
-    keywords: other keywords may be among them.
+    keywords: may contain others than those of a Selection.
 
     Raises:
-        TypeError: both are given, or `selection` is not a Selection.
-        UsageError: a value has no meaning.
+        TypeError: both are passed, or `selection` is not a Selection.
+        UsageError: a value is invalid.
     """
     names = [one.keyword for one in options_in(Selection) if one.keyword in keywords]
     if selection is None:

@@ -1,4 +1,4 @@
-"""Sizes, durations and ids as people type and read them ("20MB", "1.5ms", "0,2-5")."""
+"""Parsing and formatting of sizes, durations, ids and numbers, such as "20MB" and "0,2-5"."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _BYTES = {"": 1, "B": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _COUNTS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9}
 _DURATIONS_NS = {"": 1, "ns": 1, "us": 1_000, "µs": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
 MOST_DIGITS = 40
-"""Most digits of a typed number; useful ones have less than half as many."""
+"""Maximum number of digits of a typed number; useful ones have less than half as many."""
 _ID_RANGE = re.compile(rf"(\d{{1,{MOST_DIGITS}}})(?:-(\d{{1,{MOST_DIGITS}}}))?")
 MOST_IDS = 10_000_000
-"""Most ids in one range; more would only fill memory."""
+"""Maximum number of ids in one range; more would only fill memory."""
 
 
 def parse_bytes(text: str) -> int:
-    """Read a size; K, M and G are powers of 1024, with or without B or iB.
+    """Parse a size; K, M and G are powers of 1024, with or without B or iB.
 
     >>> parse_bytes("20MB")
     20971520
@@ -31,19 +31,19 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_count(text: str) -> int:
-    """Read a number of things; K, M and G are powers of 1000.
+    """Parse a number of things; K, M and G are powers of 1000.
 
     >>> parse_count("6M")
     6000000
     """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([KMG])?\s*", text, re.IGNORECASE)
     if match is None:
-        raise UsageError(f"{text!r} is no number.", do="Write one, as in 6M or 500000.")
+        raise UsageError(f"{text!r} is not a number.", do="Write one, as in 6M or 500000.")
     return _whole(match[1], _COUNTS[(match[2] or "").upper()])
 
 
 def parse_duration_ns(text: str) -> int:
-    """Read a duration; a bare number is nanoseconds.
+    """Parse a duration; a number without a unit is in nanoseconds.
 
     >>> parse_duration_ns("1.5ms")
     1500000
@@ -58,7 +58,7 @@ def parse_duration_ns(text: str) -> int:
 
 def _whole(number: str, scale: int) -> int:
     """Return a decimal number times its unit, computed exactly and truncated to an integer."""
-    from decimal import Decimal  # imported late: most commands are given no such number
+    from decimal import Decimal  # imported late: most commands have no such number
 
     if len(number) > MOST_DIGITS:
         raise UsageError(f"{number[:MOST_DIGITS]}... is too large a number.")
@@ -66,7 +66,7 @@ def _whole(number: str, scale: int) -> int:
 
 
 def parse_whole(text: str) -> int | None:
-    """Return a number of decimal digits alone, None for any other text.
+    """Parse a number that consists of decimal digits only; return None for any other string.
 
     >>> parse_whole("12"), parse_whole("²"), parse_whole("-1")
     (12, None, None)
@@ -75,7 +75,7 @@ def parse_whole(text: str) -> int | None:
 
 
 def parse_ids(text: str, noun: str) -> frozenset[int] | None:
-    """Read a list of ids and inclusive ranges; "all" is None.
+    """Parse a list of ids and inclusive ranges; return None for "all".
 
     >>> sorted(parse_ids("0,2-4", "ranks"))
     [0, 2, 3, 4]
@@ -87,7 +87,8 @@ def parse_ids(text: str, noun: str) -> frozenset[int] | None:
         match = _ID_RANGE.fullmatch(part.strip())
         if match is None:
             raise UsageError(
-                f"{noun} {text}: {part.strip()!r} is no id.", do="Write them as in 0,2-5, or all."
+                f"{noun} {text}: {part.strip()!r} is not an id.",
+                do="Write them as in 0,2-5, or all.",
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
@@ -105,7 +106,7 @@ def parse_ids(text: str, noun: str) -> frozenset[int] | None:
 
 
 def check_range(noun: str, ids: object) -> None:
-    """Refuse a range of more than MOST_IDS ids.
+    """Check that a range has at most MOST_IDS ids.
 
     Raises:
         UsageError: it has more.
@@ -159,7 +160,7 @@ def format_short(duration_ns: int) -> str:
 
 
 def format_like(duration_ns: int, other_ns: int) -> str:
-    """Format a duration in the unit and digits of a longer one, unless that would give zero.
+    """Format a duration in the unit and digits of a longer one, unless that would print zero.
 
     >>> format_like(467_000, 3_074_000), format_like(3_074_000, 3_074_000)
     ('0.47 ms', '3.07 ms')
@@ -170,8 +171,8 @@ def format_like(duration_ns: int, other_ns: int) -> str:
     scale, unit = next((one for one in units if other_ns >= 0.9995 * one[0]), (1, "ns"))
     size = other_ns / scale
     digits = 0 if scale == 1 or size >= 999.5 else 1 if size >= 99.95 else 2
-    spelled = f"{duration_ns / scale:.{digits}f}"
-    return f"{spelled} {unit}" if float(spelled) or not duration_ns else format_short(duration_ns)
+    number = f"{duration_ns / scale:.{digits}f}"
+    return f"{number} {unit}" if float(number) or not duration_ns else format_short(duration_ns)
 
 
 def format_rate(gb_s: float) -> str:
@@ -190,7 +191,7 @@ def format_rate(gb_s: float) -> str:
 
 
 def format_share(part: float, whole: float) -> str:
-    """Format a share in at most four characters; only zero is 0%.
+    """Format a share in at most four characters; only exactly zero is 0%.
 
     >>> format_share(1, 3), format_share(1, 1000), format_share(0, 5)
     ('33%', '<1%', '0%')
@@ -218,7 +219,7 @@ def format_tenths(tenths: int) -> str:
 
 
 def format_count(count: int, noun: str) -> str:
-    """Format a number of things.
+    """Format a number of things with their noun.
 
     >>> format_count(1, "task"), format_count(171204, "task")
     ('1 task', '171 204 tasks')

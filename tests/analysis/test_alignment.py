@@ -160,11 +160,11 @@ def test_moves_keep_order_and_have_a_way_back(
 ) -> None:
     """What came first stays first, and going back finds the first time that moves there."""
     move = ClockMove(offset, drift, origin)
-    moved = [move.of_moment(origin + time) for time in sorted(times)]
+    moved = [move.of_time(origin + time) for time in sorted(times)]
     assert moved == sorted(moved)
     for time in moved:
         back = move.back(time)
-        assert move.of_moment(back) >= time > move.of_moment(back - 1)
+        assert move.of_time(back) >= time > move.of_time(back - 1)
 
 
 def _at_microseconds(cluster: Cluster, ops: int) -> list[RankCollectives]:
@@ -262,11 +262,11 @@ def _hosts(
     ranks = []
     for rank, ops in enumerate(spans):
         clock, strings = ClockMove(10**18 + int(off_ns[rank]), int(fast[rank])), StringPool()
-        ends = [clock.of_moment(op[1]) for op in ops]
+        ends = [clock.of_time(op[1]) for op in ops]
         if odd and rank == 2:
             ends[7] += 30_000_000
         columns = {
-            "start_ns": [clock.of_moment(op[0]) for op in ops],
+            "start_ns": [clock.of_time(op[0]) for op in ops],
             "end_ns": ends,
             "name": strings.codes(op[2] for op in ops),
             "group": strings.codes(f"Group {op[2].split('_')[3]}" for op in ops),

@@ -255,14 +255,14 @@ def columns_read(
 ) -> list[tuple[str, tuple[str, ...]]]:
     """Each query of a large table, and the columns that it names."""
     queries: list[tuple[str, tuple[str, ...]]] = []
-    filled = Database._filled
+    read_rows = Database._read_rows
 
     def noted(self: Database, table: str, cells: Any, where: str, dtype: Any) -> Any:
         queries.append((table, tuple(cell.split('"')[1] for cell in cells)))
-        return filled(self, table, cells, where, dtype)
+        return read_rows(self, table, cells, where, dtype)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Database, "_filled", noted)
+        patch.setattr(Database, "_read_rows", noted)
         (source,) = discover(path).sources
         source.read(ReadRequest(layers, every_arg=False))
     return queries

@@ -172,7 +172,7 @@ def test_files_without_a_verdict(command: Command, profile: Profile) -> None:
     assert "was changed" in refused(content.replace(b"sentences", b"SENTENCES", 1))
     assert "not written by tlexport" in refused(b'{"displayTimeUnit":"ns","traceEvents":[]}')
     assert "incomplete" in refused(content[:500])
-    assert "no trace that tlexport wrote" in refused(b"Hello")
+    assert "not a trace that tlexport wrote" in refused(b"Hello")
 
 
 @settings(max_examples=at_most(60), deadline=None, suppress_health_check=list(HealthCheck))

@@ -10,10 +10,10 @@ import pytest
 from timeline.comparison import comparison as comparing
 from timeline.comparison.pairs import (
     OperatorNames,
+    missing_in_one_run,
     pair_framework_operators,
     pair_modules,
     pair_operator_memory,
-    told_by_one_run,
 )
 from timeline.reports.comparison_rows import (
     framework_names,
@@ -139,7 +139,7 @@ def test_modules_beyond_the_most_rows_are_told_of(monkeypatch: pytest.MonkeyPatc
     """A warning says how many there are."""
     monkeypatch.setattr(comparing, "MOST_MODULES", 1)
     (warning,) = comparing._left_out(modules(("A_0", "forward", 1, 1), ("B_0", "forward", 1, 1)))
-    assert warning == "of 2 rows of modules, the 1 that changed most are told."
+    assert warning == "of 2 rows of modules, the 1 that changed most are kept."
 
 
 def test_rows_say_what_they_are_of() -> None:
@@ -172,14 +172,14 @@ def test_what_one_run_alone_tells_is_said() -> None:
     allocating = operators(("aten::mm", "", 1, 1), size_bytes=8)
     net, none = modules(("Net_0", "forward", 1, 1)), modules()
     for both in ((nothing, none), (calls, none), (allocating, net)):
-        assert list(told_by_one_run((both[0], both[0]), (both[1], both[1]))) == []
-    assert list(told_by_one_run((allocating, calls), (net, none))) == [
-        "new: tells no memory of operators and no modules, so these are not compared."
+        assert list(missing_in_one_run((both[0], both[0]), (both[1], both[1]))) == []
+    assert list(missing_in_one_run((allocating, calls), (net, none))) == [
+        "new: has no memory of operators and no modules, so these are not compared."
     ]
-    assert list(told_by_one_run((nothing, allocating), (none, net))) == [
-        "base: tells no operators of a framework, so these are not compared."
+    assert list(missing_in_one_run((nothing, allocating), (none, net))) == [
+        "base: has no operators of a framework, so these are not compared."
     ]
-    assert list(told_by_one_run((allocating, calls), (none, net))) == [
-        "base: tells no modules, so these are not compared.",
-        "new: tells no memory of operators, so these are not compared.",
+    assert list(missing_in_one_run((allocating, calls), (none, net))) == [
+        "base: has no modules, so these are not compared.",
+        "new: has no memory of operators, so these are not compared.",
     ]

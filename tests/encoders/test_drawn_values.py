@@ -15,16 +15,16 @@ from tests.support.perfetto_sql import TraceProcessor
 from timeline.columns.strings import StringPool
 from timeline.encoders import drawn_values
 from timeline.encoders.drawn_values import (
-    DrawnTexts,
+    DrawnStrings,
     NumberOfCode,
     count_codes,
-    number_texts,
+    number_strings,
     round_reals,
 )
 from timeline.encoders.formats import format_of
 from timeline.encoders.perfetto import encode_tracks
 from timeline.encoders.piece_maker import encode_timeline
-from timeline.encoders.protobuf_rows import encode_rows, joined_rows, varint
+from timeline.encoders.protobuf_rows import encode_rows, join_rows, varint
 from timeline.layers import SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices, Timeline, Track
 
@@ -34,7 +34,7 @@ USES = st.dictionaries(st.text(max_size=30), st.integers(1, 50), max_size=40)
 
 @given(USES)
 def test_a_number_saves_bytes_and_common_strings_have_small_ones(uses: dict[str, int]) -> None:
-    numbers = number_texts(uses, 10_000, 7)
+    numbers = number_strings(uses, 10_000, 7)
     assert list(numbers.values()) == list(range(7, 7 + len(numbers)))
     counts = [uses[text] for text in numbers]
     assert counts == sorted(counts, reverse=True)
@@ -49,8 +49,8 @@ def test_no_more_strings_are_numbered_than_a_part_of_the_slices(
 ) -> None:
     monkeypatch.setattr(drawn_values, "FEWEST_NUMBERS", 3)
     uses = {"often": 90, "a name of many letters": 20, "less often": 30, "seldom": 9, "once": 1}
-    assert list(number_texts(uses, 10)) == ["often", "less often", "a name of many letters"]
-    assert list(number_texts(uses, 4 * drawn_values.ELEMENTS_PER_NUMBER)) == [
+    assert list(number_strings(uses, 10)) == ["often", "less often", "a name of many letters"]
+    assert list(number_strings(uses, 4 * drawn_values.ELEMENTS_PER_NUMBER)) == [
         "often",
         "less often",
         "a name of many letters",
@@ -63,7 +63,7 @@ def test_each_row_has_its_number_or_its_string(texts: list[str], data: st.DataOb
     rows = data.draw(st.lists(st.integers(0, len(texts) - 1), max_size=50)) if texts else []
     numbered = data.draw(st.sets(st.sampled_from(texts))) if texts else set()
     numbers = {text: number for number, text in enumerate(sorted(numbered), 1)}
-    drawn = DrawnTexts.of(texts, numbers)
+    drawn = DrawnStrings.of(texts, numbers)
     pieces = drawn.pieces(NUMBER_TAG, TEXT_TAG, np.array(rows, np.int64))
 
     def field(text: str) -> bytes:
@@ -74,7 +74,7 @@ def test_each_row_has_its_number_or_its_string(texts: list[str], data: st.DataOb
 
     wanted = b"".join(field(texts[row]) for row in rows)
     assert encode_rows(pieces, len(rows)) == wanted
-    assert joined_rows(pieces, len(rows)) == wanted
+    assert join_rows(pieces, len(rows)) == wanted
 
 
 def test_names_and_args_are_read_whichever_way_they_stand(tmp_path: Path) -> None:

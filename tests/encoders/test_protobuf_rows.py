@@ -24,7 +24,7 @@ from timeline.encoders.protobuf_rows import (
     Varint,
     encode_rows,
     is_compiled,
-    joined_rows,
+    join_rows,
     varint,
 )
 
@@ -177,7 +177,7 @@ def tag(field: int, kind: int) -> bytes:
 def encoded(pieces: Sequence[Piece], count: int) -> bytes:
     """The rows, which are the same whether the package was compiled or not."""
     made = encode_rows(pieces, count)
-    assert made == joined_rows(pieces, count)
+    assert made == join_rows(pieces, count)
     return made
 
 

@@ -14,7 +14,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.strings import NO_TEXT
 from timeline.commands.export import export
-from timeline.encoders.drawn_values import DIGITS, SPELLERS
+from timeline.encoders.drawn_values import DIGITS, FORMATTERS
 from timeline.layers import Category
 from timeline.options import Args
 from timeline.selection import Kind
@@ -82,7 +82,7 @@ def test_what_is_spelled_is_the_exact_number_rounded(trace: TraceProcessor) -> N
     seen = set()
     for args in of.values():
         for name, exact in args.items():
-            for unit, _ in SPELLERS:
+            for unit, _ in FORMATTERS:
                 text = args.get(name.removesuffix(unit)) if name.endswith(unit) else None
                 if text is None:
                     continue

@@ -570,5 +570,5 @@ def test_names_of_files_without_a_zero_byte_alone(
     shelf: ProfileShelf, keyword: str, suffix: str
 ) -> None:
     """The system knows no others; a command line cannot hold them."""
-    with pytest.raises(timeline.UsageError, match=r"'a\\x00b.* is no file"):
+    with pytest.raises(timeline.UsageError, match=r"'a\\x00b.* is not a file name"):
         timeline.export(shelf.get("torch-db").path, **{keyword: f"a\0b{suffix}"})  # type: ignore[arg-type]

@@ -10,7 +10,7 @@ import pytest
 from tests.support.grown_records import DIMENSIONS, grown_profile
 from tests.support.random_records import Sizes, random_records
 from timeline import export
-from timeline.analysis.ordinary_steps import telling_steps
+from timeline.analysis.ordinary_steps import informative_steps
 from timeline.analysis.path.critical_path import critical_path
 from timeline.analysis.questions import Questions
 from timeline.analysis.waits.waiting import measure_waiting
@@ -66,7 +66,7 @@ def test_steps_are_told_one_after_the_other() -> None:
         records = random_records(0, Sizes(steps=steps, tasks=1, ops=0, calls=0, samples=0))
         facts = draw_rank_from_records(records, REQUEST).facts
         begin = time.process_time()
-        assert len(list(telling_steps([facts], None))) > steps // 2
+        assert len(list(informative_steps([facts], None))) > steps // 2
         return time.process_time() - begin
 
     assert seconds(40_000) < 3 * MOST_GROWTH * seconds(4_000) + NOISE_SECONDS

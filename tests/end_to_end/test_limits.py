@@ -302,10 +302,10 @@ def test_the_resolution_is_said_everywhere(coarse: Fitted) -> None:
     assert [(row["layer"], row["resolution_ns"], row["merged"]) for row in in_json] == [
         (row.layer, row.resolution_ns, row.merged) for row in rows
     ]
-    spelled = [row.spelled() for row in rows]
+    lines = [row.describe() for row in rows]
     terminal = "\n".join(coarse.report.lines())
-    assert all(line in terminal for line in spelled)
-    assert coarse.loaded.attributes["io.tlexport.resolution"] == "; ".join(spelled)
+    assert all(line in terminal for line in lines)
+    assert coarse.loaded.attributes["io.tlexport.resolution"] == "; ".join(lines)
     assert coarse.exact.attributes["io.tlexport.resolution"] == "exact"
 
 

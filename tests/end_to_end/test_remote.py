@@ -346,5 +346,5 @@ def test_copies_are_gone_with_the_profile(
 def test_an_executor_that_is_no_cluster_is_told_as_ever(
     buckets: Path, connection: Connection
 ) -> None:
-    with pytest.raises(UsageError, match="is no Dask address"):
+    with pytest.raises(UsageError, match="is not a Dask address"):
         timeline.export(f"s3://{BUCKET}/torch-db", executor="foo")

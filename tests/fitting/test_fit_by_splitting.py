@@ -40,7 +40,7 @@ from timeline.columns.nesting import order_edges
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.errors import LimitError, OutputError
-from timeline.fitting.fit_without_merging import cut_moments, cut_tracks
+from timeline.fitting.fit_without_merging import cut_times, cut_tracks
 from timeline.layers import SliceKind
 from timeline.options import Fit
 from timeline.reports.export_report import ExportReport
@@ -250,7 +250,7 @@ def test_cuts_ascend_between_the_two_ends(made: list[Track], count: int) -> None
     """They are starts of slices or moments of samples, exact to the nanosecond."""
     times = sorted(moments_of(made)) or [EPOCH_NS]
     first, last = times[0], times[-1] + 1
-    moments = cut_moments(made, count, first, last)
+    moments = cut_times(made, count, first, last)
     assert moments[0] == first
     assert moments[-1] == last
     assert all(one < other for one, other in pairwise(moments))
@@ -276,7 +276,7 @@ def test_parts_hold_about_as_many_slices_each(offsets: set[int], count: int) -> 
     names = np.zeros(len(starts), np.int32)
     track = Track(0, None, "", 0, "", Slices(starts, starts + 1, names, strings, SliceKind.TASK))
     first, last = int(starts[0]) - 1, int(starts[-1]) + 1
-    moments = cut_moments([track], count, first, last)
+    moments = cut_times([track], count, first, last)
     assert len(moments) - 1 == min(count, len(moments) - 1)
     held = np.histogram(starts, moments)[0]
     if len(starts) >= 2 * count:
@@ -289,7 +289,7 @@ def test_what_begins_at_one_moment_cannot_be_parted() -> None:
     starts = np.full(5, EPOCH_NS)
     slices = Slices(starts, starts, np.zeros(5, np.int32), strings, SliceKind.TASK)
     track = Track(0, None, "", 0, "", slices)
-    assert cut_moments([track], 3, EPOCH_NS, EPOCH_NS + 1) == [EPOCH_NS, EPOCH_NS + 1]
+    assert cut_times([track], 3, EPOCH_NS, EPOCH_NS + 1) == [EPOCH_NS, EPOCH_NS + 1]
 
 
 # -- through an export -------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +21,7 @@ from timeline.ranks.rank_work import (
 from timeline.records.tables import AI_CORE_FREQUENCY
 from timeline.selection import Align, Selection
 from timeline.sources.source import ReadRequest
-from timeline.tables.work import COMPUTING_CAUSES, computing_sentences
+from timeline.tables.work import COMPUTING_CAUSES
 from timeline.verdict.figures import Figures
 
 SAMPLED = ("torch-text", "torch-db", "mindstudio", "msprof-sqlite")
@@ -72,17 +71,8 @@ def _facts(shelf: ProfileShelf, *, slower: float, megahertz: float | None) -> Ra
 def test_a_slower_rank_is_told_by_its_frequency_or_its_operators(shelf: ProfileShelf) -> None:
     """The same operators 12% longer at 1.5 GHz, at the same frequency, and at an unknown one."""
     usual = _facts(shelf, slower=1, megahertz=1800)
-    for megahertz, cause, ending in (
-        (1500, "frequency", ": same operators, AI Core at 1.50 against 1.80 GHz."),
-        (1800, "operators", " per step; AI Core at 1.80 GHz as there."),
-        (None, "operators", " per step; the frequency is not recorded."),
-    ):
+    for megahertz, cause in ((1500, "frequency"), (1800, "operators"), (None, "operators")):
         slower = _facts(shelf, slower=1.12, megahertz=megahertz)
         table = COMPUTING_CAUSES.of_run(Figures(facts=[usual, slower]))
         assert table["cause"].tolist() == [None, cause]
-        (sentence,) = computing_sentences(table)
-        # Tasks of two streams overlap, so computing is longer by less than each task.
-        assert re.match(
-            r"Rank 3 computes \d+% longer than the rank that does the same work: ", sentence
-        )
-        assert sentence.endswith(ending)
+        assert table["frequency_mhz"].tolist() == [1800, megahertz]

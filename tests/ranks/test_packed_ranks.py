@@ -14,7 +14,7 @@ from timeline.analysis.steps import with_steps
 from timeline.layers import Layer
 from timeline.options import StepOperators
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
-from timeline.ranks.shared_columns import packed
+from timeline.ranks.shared_columns import pack
 from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.tracks.rank_tracks import DrawnRank
 
@@ -33,9 +33,9 @@ def drawn(rank: int) -> DrawnRank:
 
 
 def test_each_small_rank_that_is_kept_takes_little_memory() -> None:
-    packed(drawn(0))  # what is imported late, and what all share
+    pack(drawn(0))  # what is imported late, and what all share
     tracemalloc.start()
-    kept = [packed(drawn(rank)) for rank in range(1, RANKS + 1)]
+    kept = [pack(drawn(rank)) for rank in range(1, RANKS + 1)]
     gc.collect()
     held_bytes, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -44,8 +44,8 @@ def test_each_small_rank_that_is_kept_takes_little_memory() -> None:
 
 def test_short_columns_are_the_same_numbers_to_the_bit() -> None:
     for column in (np.array([0.0, -0.0, np.nan]), np.array([], np.int32), np.arange(9)[::2]):
-        found = packed((column, "x"))[0]
+        found = pack((column, "x"))[0]
         assert found.dtype == column.dtype
         assert found.tobytes() == column.tobytes()
-        assert packed((column, "y"))[0] is found
+        assert pack((column, "y"))[0] is found
         assert not found.flags.writeable

@@ -14,7 +14,7 @@ from tests.support.drawn_slices import DrawnSlice, drawn_slices
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.ranks_in_processes import DAMAGES, Command, Damage, Outcome
-from timeline.ranks.read_ranks import said_once
+from timeline.ranks.read_ranks import merge_across_ranks
 
 pytestmark = pytest.mark.sweep
 
@@ -103,7 +103,7 @@ def test_keep_going_with_all_ranks_changes_nothing(command: Command, shelf: Prof
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.sampled_from(["no steps.", "no tasks."]))))
 def test_each_text_is_said_once_with_all_its_ranks(found: list[tuple[int, str]]) -> None:
-    said = list(said_once(f"rank {rank}: {text}" for rank, text in found))
+    said = list(merge_across_ranks(f"rank {rank}: {text}" for rank, text in found))
     assert len(said) == len({text for _, text in found})
     for line in said:
         head, text = line.split(": ")
@@ -113,4 +113,4 @@ def test_each_text_is_said_once_with_all_its_ranks(found: list[tuple[int, str]])
 
 def test_what_is_of_no_rank_stays_and_order_is_that_of_the_first() -> None:
     warnings = ["rank 3: b.", "of the run.", "rank 0: a.", "rank 1: b.", "rank 2: b."]
-    assert list(said_once(warnings)) == ["ranks 1-3: b.", "of the run.", "rank 0: a."]
+    assert list(merge_across_ranks(warnings)) == ["ranks 1-3: b.", "of the run.", "rank 0: a."]

@@ -69,9 +69,9 @@ def test_an_id_is_kept_or_becomes_none(
 ) -> None:
     described = IDS[column]
     values = np.array([*kept, *none], np.int64)
-    assert described.given(values).tolist() == [*kept, *[described.nothing] * len(none)]
+    assert described.normalise(values).tolist() == [*kept, *[described.nothing] * len(none)]
     for value in none:
-        whole = described.given(constant(value, 3, np.int64))
+        whole = described.normalise(constant(value, 3, np.int64))
         assert is_constant(whole)
         assert whole.tolist() == [described.nothing] * 3
 
@@ -86,8 +86,8 @@ def test_an_id_is_kept_or_becomes_none(
 )
 def test_what_is_given_once_is_given_for_good(values: list[int], described: Id) -> None:
     """A second pass changes nothing, and a column without anything to change is not copied."""
-    once = described.given(np.array(values, np.int64))
-    assert described.given(once) is once
+    once = described.normalise(np.array(values, np.int64))
+    assert described.normalise(once) is once
     absent = described.absent(np.array(values, np.int64)).tolist()
     assert once.tolist() == [
         described.nothing if none else value for value, none in zip(values, absent, strict=True)

@@ -73,12 +73,12 @@ def test_what_the_limit_cost_is_noted(shelf: ProfileShelf, tmp_path: Path, suffi
     assert target.stat().st_size <= limit
     notes = notes_in(coarse, is_json=is_json)
     merged = [row for row in report.resolutions if row.merged]
-    spelled = [row.spelled() for row in merged]
-    if len(spelled) > MOST_NOTES:
-        more = len(spelled) - MOST_NOTES
+    lines = [row.describe() for row in merged]
+    if len(lines) > MOST_NOTES:
+        more = len(lines) - MOST_NOTES
         noun = "note" if more == 1 else "notes"
-        spelled[MOST_NOTES:] = [f"and {more} more {noun} in the report"]
-    assert [note.name for note in notes[MERGED]] == spelled
+        lines[MOST_NOTES:] = [f"and {more} more {noun} in the report"]
+    assert [note.name for note in notes[MERGED]] == lines
     reasons = [note.name.partition(", ")[2] for note in notes["Left out"]]
     assert reasons == list(dict.fromkeys(omission.reason for omission in report.omissions))
     (headline,) = notes["Notes"]

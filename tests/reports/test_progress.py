@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.profile_shelf import ProfileShelf
 from timeline.progress import RanksRead, Silent
-from timeline.ranks.workers import LocalCounts, SharedCounts, counted_here, take_place
+from timeline.ranks.workers import LocalCounts, SharedCounts, count_bytes_read, take_slot
 from timeline.sources.decoders.sqlite import open_database
 from timeline.sources.files.opened import counting, open_profile_file
 
@@ -104,8 +104,8 @@ def test_reads_are_counted(shelf: ProfileShelf) -> None:
 
 
 def _read_there(counts: SharedCounts, size_bytes: int) -> None:
-    take_place(counts)
-    with counted_here(size_bytes, None):
+    take_slot(counts)
+    with count_bytes_read(size_bytes, None):
         from timeline.sources.files.opened import count_read
 
         count_read(size_bytes)
@@ -136,8 +136,8 @@ def test_processes_count_in_places_of_their_own(method: str) -> None:
 def test_a_process_that_reads_tells_at_once() -> None:
     """Whoever waits for it has no time to look."""
     counts, told = LocalCounts(), list[int]()
-    counts.tell = lambda: told.append(counts.bytes_of_ranks()[3])
-    with counted_here(3, counts):
+    counts.report = lambda: told.append(counts.bytes_of_ranks()[3])
+    with count_bytes_read(3, counts):
         from timeline.sources.files.opened import count_read
 
         for size_bytes in (1, 100_000, 50_000, 50_000):

@@ -275,7 +275,7 @@ class ExpectedPicture:
         span_ns = parts["computing_ns"] + parts["not_overlapped_ns"] + parts["free_ns"]
         free = self._free(rank.rank, step, graph)
         copies_ns = sum(one.duration_ns for one in free if one.category == COPIES)
-        if self.records[rank.rank].tells_copies:
+        if self.records[rank.rank].records_copies:
             parts["copies_ns"] = copies_ns
         parts["idle_ns"] = parts["free_ns"] - copies_ns
         shares = ("not_overlapped", "free", "idle")
@@ -349,7 +349,7 @@ class ExpectedPicture:
 
     def _free(self, rank: int, step: int | None = None, graph: int | None = None) -> list[Segment]:
         """What free time consists of, as far as the layout tells."""
-        copies = self.records[rank].tells_copies
+        copies = self.records[rank].records_copies
         return free_segments(self.run, rank, step, graph, copies=copies)
 
     def _waiting(self, rank: int) -> Iterator[Shown]:

@@ -186,7 +186,7 @@ class _Maker:
             flows=self._flows(lengths),
             hardware=self._one_of(("Ascend Hardware", "Ascend Hardware", GPU)),
             numbered_ops=bool(self._random.integers(2)),
-            tells_copies=bool(tasks.copy.any() or self._random.integers(2)),
+            records_copies=bool(tasks.copy.any() or self._random.integers(2)),
         )
 
     # -- tables ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from simulator.overlap import IDLE
 from tests.support.expected_picture import ALL_RANKS, STEPS, Arg, Counter, Shown, rounded
 from tests.support.perfetto_sql import TraceProcessor
 from timeline.encoders.chrome import OVERVIEW
-from timeline.encoders.drawn_values import SPELLERS
+from timeline.encoders.drawn_values import FORMATTERS
 from timeline.layers import Layer, spec_of
 from timeline.tracks import root_rows
 from timeline.tracks.partition import PARTITION
@@ -239,4 +239,6 @@ def _rank_of(process: str) -> int:
 def _without_spelled(args: Sequence[Arg]) -> Iterator[Arg]:
     """The args but those that spell another one for reading, `waited` of `waited_ns`."""
     names = {arg.name for arg in args}
-    return (arg for arg in args if names.isdisjoint({f"{arg.name}{unit}" for unit, _ in SPELLERS}))
+    return (
+        arg for arg in args if names.isdisjoint({f"{arg.name}{unit}" for unit, _ in FORMATTERS})
+    )

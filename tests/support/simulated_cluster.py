@@ -153,8 +153,8 @@ def _records(
     ops = CommunicationOps.of(
         len(spans),
         {
-            "start_ns": [clock.of_moment(span[0]) for span in spans],
-            "end_ns": [clock.of_moment(span[1]) for span in spans],
+            "start_ns": [clock.of_time(span[0]) for span in spans],
+            "end_ns": [clock.of_time(span[1]) for span in spans],
             "name": strings.codes(span[2] for span in spans),
             "group": strings.codes(f"Group {span[2].split('_')[3]}" for span in spans),
             "count": np.full(len(spans), 1 << 20),
@@ -164,8 +164,8 @@ def _records(
     tasks = Tasks.of(
         len(computing),
         {
-            "start_ns": [clock.of_moment(span[0]) for span in computing],
-            "end_ns": [clock.of_moment(span[1]) for span in computing],
+            "start_ns": [clock.of_time(span[0]) for span in computing],
+            "end_ns": [clock.of_time(span[1]) for span in computing],
             "stream": np.full(len(computing), 3),
             "graph": np.full(len(computing), NO_GRAPH),
             "name": np.full(len(computing), strings.code("MatMulV2")),
@@ -211,8 +211,8 @@ def _planes(
     return PlaneTasks.of(
         len(rows),
         {
-            "start_ns": [clock.of_moment(start_ns) for *_, start_ns, _ in rows],
-            "end_ns": [clock.of_moment(end_ns) for *_, end_ns in rows],
+            "start_ns": [clock.of_time(start_ns) for *_, start_ns, _ in rows],
+            "end_ns": [clock.of_time(end_ns) for *_, end_ns in rows],
             "group": strings.codes(f"Group {name.split('_')[3]}" for name, *_ in rows),
             "plane": [plane for _, _, _, plane, _, _ in rows],
             "name": strings.codes(kind for _, kind, *_ in rows),

@@ -10,7 +10,7 @@ from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side, 
 from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import Painter
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.tracks.root_rows import MOST_BESIDE, SLOWS_OTHERS, rank_folders, rank_rows
+from timeline.tracks.root_rows import MOST_UNFOLDED, SLOWS_OTHERS, rank_folders, rank_rows
 
 
 def named(base_ns: int, new_ns: int, new_step: int = 7) -> str:
@@ -59,7 +59,7 @@ def ways(tracks: tuple[Track, ...]) -> set[tuple[str, ...]]:
     return {way(track) for track in tracks}
 
 
-@pytest.mark.parametrize("count", [1, 64, MOST_BESIDE])
+@pytest.mark.parametrize("count", [1, 64, MOST_UNFOLDED])
 def test_ranks_stand_beside_each_other_where_they_are_not_many(count: int) -> None:
     assert rank_folders(rank_rows({"": range(count)}, {})) == {}
 

@@ -199,7 +199,7 @@ def test_pieces_are_disjoint_and_add_up_to_the_overlap_and_the_idle_causes(
         overlap.idle.total_ns
     )
     assert sum(sums.values()) == overlap.span_ns
-    if idle is not None and idle.tells_causes:
+    if idle is not None and idle.has_causes:
         for at, cause in enumerate(CAUSES):
             assert sums[f"{IDLE}: {cause.words}"] == int((idle.cause == at).sum())
 

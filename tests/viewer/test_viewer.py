@@ -710,7 +710,7 @@ def test_the_real_ui_follows_the_link(
         assert slowest is not None
         rows = ui.paths_matching(view.rows)
         assert {rank for path in rows for rank in RANK.findall(path)} == {
-            str(rank) for rank in report.verdict.telling_ranks
+            str(rank) for rank in report.verdict.ranks_to_see
         }
         pinned = [path for path in rows if suffix == ".pftrace"]
         assert ui.pinned() == [*pinned, "Look here"]

@@ -21,8 +21,8 @@ ENDING_ALONE = ("Broadcast", "Reduce", "Gather", "Scatter", *POINT_TO_POINT)
 SKEW_NS = 40_000
 """Distance on one host between the ends of collectives that need not end together."""
 EXCEPTIONS = 10
-"""One op in this many, and always one, does not bound a clock: a rank without data waits for
-nobody.
+"""One op in this many, and always one, does not bound a clock: a rank without data does not
+wait.
 """
 LEAST_OPS = 3
 """Minimum number of shared ops of a rank for their spread to be meaningful."""

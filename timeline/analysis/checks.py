@@ -34,9 +34,9 @@ row.
 class Checks(ColumnTable):
     """Compared numbers, one row each.
 
-    numbers: number of equal ones in a row. ours_ns: NO_TIME if there is nothing to compare.
-    by_start: whether the profiler counts segments that start in the step's host window, see
-    `_counts_by_start`.
+    numbers: number of equal numbers that share the row. ours_ns: NO_TIME if there is nothing to
+    compare. theirs_ns: the profiler's number. by_start: whether the profiler counts segments that
+    start in the step's host window, see `_counts_by_start`.
     """
 
     measure: Int64 = column(np.int64)
@@ -86,9 +86,9 @@ class Measured:
 def rank_checks(
     records: Records, selection: Selection, windowed: bool, measured: Measured
 ) -> RankChecks:
-    """Compare the profiler's numbers that are wholly selected.
+    """Compare the profiler's numbers whose records are all selected.
 
-    A window or a choice of graphs cuts through all of them, a choice of steps through those not of
+    A window or a choice of graphs selects none of them completely, a choice of steps only those of
     single steps.
     """
     vendor = records.vendor
@@ -200,7 +200,7 @@ def _operators_ns(names: Codes, strings: StringPool, measured: Measured) -> Int6
 
 
 def _joined(vendor: VendorFigures, strings: StringPool) -> VendorFigures:
-    """Sum rows of the same file, measure, step and name: a file may hold a number in parts."""
+    """Sum rows of the same file, measure, step and name: a file may split a number into rows."""
     _, file = strings.by_spelling(vendor.file)
     _, name = strings.by_spelling(vendor.name)
     keys = (file, vendor.measure, vendor.step - NO_ID, name)

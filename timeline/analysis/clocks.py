@@ -160,7 +160,7 @@ def _unrelated(ranks: Sequence[int]) -> str:
 
 
 def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
-    """Move every rank to begin where the first rank that ran anything begins."""
+    """Move all ranks to the start of the first one that has work on its device."""
     starts_ns = [
         None if rank.span_ns is None else rank.span_ns[0] + move.offset_ns
         for rank, move in zip(ranks, joined.moves, strict=True)
@@ -177,7 +177,7 @@ def _by_start(ranks: Sequence[RankClock], joined: JoinedClock) -> JoinedClock:
 
 def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: bool) -> JoinedClock:
     """Return the recorded clocks, corrected as far as the ends of collectives allow."""
-    from timeline.analysis.alignment import align  # one rank alone needs none
+    from timeline.analysis.alignment import align  # a single rank needs no alignment
 
     alignment = align(
         [rank.collectives.moved(move.move) for rank, move in zip(ranks, joined.moves, strict=True)],
@@ -197,9 +197,10 @@ def _by_collectives(ranks: Sequence[RankClock], joined: JoinedClock, *, asked: b
 
 
 def _doubts(ranks: Sequence[RankClock], moves: Sequence[RankMove]) -> Iterator[str]:
-    """Yield warnings that say how far the clocks of islands may differ.
+    """Yield a warning on how far the clocks of islands may differ.
 
-    Ranks that are all alone, with nothing to compare, are not islands: nobody waits between them.
+    There is none if all islands are single ranks that share no collectives: they do not wait for
+    each other.
     """
     islands: dict[int, list[int]] = {}
     for rank, move in zip(ranks, moves, strict=True):

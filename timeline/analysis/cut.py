@@ -49,12 +49,12 @@ class Cut:
 def cut(records: Records, selection: Selection) -> Cut:
     """Keep the records of the graphs and steps of a selection.
 
-    Without a choice of steps, records outside all steps are kept too. Host events are kept if they
-    touch the time of the selection, and so are counters.
+    Without a choice of steps, records outside all steps are kept too. Host events and counter
+    samples are kept if they touch the time of the selection.
     """
     membership, steps = assign_steps(records), records.steps
     chosen = _among(steps.graph, selection.graphs) | steps.host
-    # NO_STEP, which is -1, picks the NO_ID at the end.
+    # NO_STEP is -1, so it selects the appended NO_ID.
     op_iterations = np.append(steps.iteration, NO_ID)[membership.ops]
     part = Cut(
         records,
@@ -83,7 +83,7 @@ def cut_steps(part: Cut, chosen: Bool) -> Cut:
     """Keep the records of some of the selected steps, given as a mask."""
     records, membership = part.records, part.membership
     tasks, ops, planes = (
-        # NO_STEP, which is -1, picks the one at the end.
+        # NO_STEP is -1, so it selects the appended False.
         np.append(chosen, [False])[step]
         for step in (membership.tasks, membership.ops, membership.planes)
     )
@@ -93,9 +93,9 @@ def cut_steps(part: Cut, chosen: Bool) -> Cut:
 
 
 def _cut_to(part: Cut, steps: Bool, masks: tuple[Bool, Bool, Bool, Bool], host: Bool) -> Cut:
-    """Keep some steps, some rows of the host that touch their time, and all such samples.
+    """Keep the masked steps and records, and host events and samples that touch their time.
 
-    masks: of the tasks, ops, tasks of planes and parts of steps to keep.
+    masks: of tasks, ops, tasks of planes and parts of steps. host: mask of host events to consider.
     """
     records = part.records
     tasks, ops, planes, parts = masks
@@ -131,7 +131,7 @@ def _among(ids: Int64, wanted: frozenset[int] | None) -> Bool:
 
 
 def _touched(part: Cut, chosen: Bool, tasks: Bool, ops: Bool) -> IntervalSet:
-    """Return the time of the selected steps, on host and device, or of the selected records."""
+    """Return the time of the chosen steps on host and device, or of the records without steps."""
     records, membership = part.records, part.membership
     starts, ends = [records.steps.start_ns[chosen]], [records.steps.end_ns[chosen]]
     on_device = chosen & (membership.device_start_ns != NO_TIME)

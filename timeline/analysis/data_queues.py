@@ -56,7 +56,11 @@ def with_queue_sums(tables: ProfilerTables) -> ProfilerTables:
 
 
 def _sum(batches: QueueRecords) -> QueueSums:
-    """Return empty = #{size = 0} and full = #{size = capacity}, over batches with a known size."""
+    """Return the sums of one queue.
+
+    empty and full are the numbers of batches with size = 0 and size = capacity, over batches with a
+    known size.
+    """
     sized = batches.size != NO_ID
     bounded = sized & (batches.capacity != NO_ID)
     count = int(np.count_nonzero(sized))
@@ -80,7 +84,7 @@ def _mean(times_ns: Int64) -> int:
 
 
 def _curve(batches: QueueRecords) -> QueueCurves:
-    """Return the extremes of runs of equally many batches, in order."""
+    """Return the extreme sizes of up to MOST_POINTS runs of consecutive batches, in order."""
     sized = batches.take(batches.size != NO_ID)
     sized = sized.take(np.argsort(sized.step, kind="stable"))
     count = len(sized)

@@ -17,8 +17,8 @@ from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import ParallelTimes, ProfilerTables
 from timeline.records.tables import Steps
 
-_TOLD = (IdleCause.WAITING_FOR_DATA, IdleCause.NOT_RECORDED)
-"""Causes of idle time found in a step trace."""
+_TRACE_CAUSES = (IdleCause.WAITING_FOR_DATA, IdleCause.NOT_RECORDED)
+"""Causes of idle time that a step trace distinguishes."""
 _PARTS = ("computing_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 LONGEST = 1.02
 """Maximum of computing plus exposed communication relative to the length of a step, for rounding.
@@ -87,7 +87,7 @@ def with_filed_times(facts: RankFacts, *, windowed: bool) -> RankFacts:
     step in a step trace is known, in which it waits for data. If no file has computing times, free
     time is not known either, and a step is as long as it is marked.
 
-    windowed: whether a window cuts through the steps; files have no times for that.
+    windowed: whether a window cuts through the steps, for which files have no times.
     """
     steps = facts.steps
     own = None if windowed else _rows_of(facts.profiler_tables, steps)
@@ -147,8 +147,8 @@ def _idle_times(trace: StepTrace, free_ns: Int64, between_ns: int) -> IdleTimes:
     parts = np.concatenate([of_steps, [[0, between_ns]]])
     total_ns = np.concatenate([parts.sum(axis=0), of_steps.reshape(-1)])
     rows = CauseTimes(
-        np.repeat([NO_STEP, *range(len(free_ns))], len(_TOLD)),
-        np.tile([CAUSES.index(cause) for cause in _TOLD], len(free_ns) + 1),
+        np.repeat([NO_STEP, *range(len(free_ns))], len(_TRACE_CAUSES)),
+        np.tile([CAUSES.index(cause) for cause in _TRACE_CAUSES], len(free_ns) + 1),
         np.concatenate([(parts > 0).sum(axis=0), np.ones(of_steps.size, np.int64)]),
         total_ns,
     )

@@ -137,19 +137,16 @@ def allocated_memory(records: Records, most: int) -> AllocatedMemory:
 
 
 def _use(records: Records) -> tuple[Int64, Int64]:
-    """Return when how much memory was held by all allocators, or else by operators.
-
-    Both are in order of time.
-    """
+    """Return timestamps and the memory held then by all allocators, else by operators."""
     time_ns, use_bytes = _samples(records, _TOTALS, _ALLOCATED)
     return (time_ns, use_bytes) if len(time_ns) else _samples(records, _OF_OPERATORS, "")
 
 
 def _samples(records: Records, group: str, ending: str) -> tuple[Int64, Int64]:
-    """Return the samples in bytes of a group's series whose name has the ending, in order of time.
+    """Return the samples in bytes of a group's series whose name has an ending, in order of time.
 
-    Of several series the one with the largest peak counts: that of all allocators together. Samples
-    above any possible memory are ignored.
+    If there are several series, the one with the largest peak is used, which is that of all
+    allocators together. Samples above any possible memory are ignored.
     """
     series, samples, pool = records.series, records.samples, records.strings
     best = np.zeros(0, np.int64), np.zeros(0, np.int64)
@@ -241,7 +238,7 @@ def memory_use(tables: ProfilerTables) -> MemoryUse:
         at_peak = np.flatnonzero(use_bytes == peak_bytes[of_node])
         peak_node[of_node[at_peak[::-1]]] = at_peak[::-1]
     place = (peak_node - first_node[:-1])[of_tensor]
-    maker, node_bytes = _made(
+    maker, node_bytes = _makers(
         *_by_graph(tables.of(NodeTensors), graphs.graph), tensors, of_tensor, first_node
     )
     return MemoryUse(
@@ -264,7 +261,7 @@ def memory_use(tables: ProfilerTables) -> MemoryUse:
 
 
 def find_node(use: MemoryUse, strings: StringPool, points: Codes, *, last: bool) -> Int64:
-    """Return the node of each graph, (g,), at which the step trace sets one of its points.
+    """Return the node of each graph, (g,), at which the step trace marks forward or backward.
 
     points: names of the operators there. Names of points and nodes are compared without scopes.
     last: whether to return the last of several nodes, instead of the first.
@@ -303,14 +300,14 @@ def _lives(tensors: MemoryTensors, nodes: Int64) -> tuple[Int64, Int64, Bool]:
     return first, last, (first <= last) & (tensors.life != Life.NOT_KNOWN)
 
 
-def _made(
+def _makers(
     node_tensors: NodeTensors,
     of_node_tensor: Int64,
     tensors: MemoryTensors,
     of_tensor: Int64,
     first_node: Int64,
 ) -> tuple[Int64, Int64]:
-    """Return the first node of each tensor, (t,), and the size of each node's tensors, (n,)."""
+    """Return the first node with each tensor, (t,), and the size of each node's tensors, (n,)."""
     ids = np.concatenate([tensors.tensor, node_tensors.tensor])
     number = group_numbers(len(ids), [np.concatenate([of_tensor, of_node_tensor]), ids])
     row_of = np.full(int(number.max(initial=-1)) + 1, -1)
@@ -360,7 +357,7 @@ def with_memory_of_graphs(records: Records) -> Records:
         "name": strings.codes(series),
         "unit": strings.codes(["B"] * len(series)),
     }
-    reason = "operators of graphs whose memory is known and of which there is no task to draw it at"
+    reason = "operators of graphs whose memory is known but which have no task to draw it at"
     omission = Omission(
         reason, absent, records.rank, code=OmissionCode.NO_TASK, layers=frozenset({Layer.COUNTERS})
     )
@@ -375,9 +372,9 @@ def with_memory_of_graphs(records: Records) -> Records:
 
 
 def _tasks_by_graph(records: Records, graphs: Int64) -> Iterator[tuple[int, Rows]]:
-    """Yield the tasks of each graph, by its row.
+    """Yield the row of each graph and its tasks.
 
-    A single graph may have another number than its tasks: then all are its own.
+    If there is a single graph and no task has its number, all tasks belong to it.
     """
     tasks_of = dict(rows_by_value(records.tasks.graph))
     for row, graph in enumerate(graphs.tolist()):

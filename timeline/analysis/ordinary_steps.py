@@ -1,4 +1,4 @@
-"""Ordinary steps, by which a run can be judged, and the steps that show best what is slow."""
+"""Ordinary steps, by which a run is judged, and the order in which steps are most informative."""
 
 from __future__ import annotations
 
@@ -128,8 +128,8 @@ class StepRun:
     end_ns: int
 
 
-def telling_steps(
-    ranks: Sequence[RankFacts], culprit: Culprit | None, asked: Sequence[int] | None = None
+def informative_steps(
+    ranks: Sequence[RankFacts], culprit: Culprit | None, requested: Sequence[int] | None = None
 ) -> Iterator[StepRun]:
     """Yield runs of steps, the most informative first.
 
@@ -141,7 +141,7 @@ def telling_steps(
     Args:
         ranks: on one clock.
         culprit: the rank that holds up the others, if any.
-        asked: numbers of steps requested instead, in order.
+        requested: numbers of the only steps to yield, in order, if given.
     """
     steps = _Steps.of(ranks)
     if not len(steps.rank):
@@ -150,7 +150,7 @@ def telling_steps(
     if culprit is not None:
         late, waits = culprit.rank, next((one.rank for one in culprit.waiters), None)
     lead, waiter = steps.lead(late, ranks), _place_of(ranks, waits)
-    for row in dict.fromkeys(steps.order(lead, waiter, asked)):
+    for row in dict.fromkeys(steps.order(lead, waiter, requested)):
         place = int(steps.rank[row])
         start_ns, end_ns = int(steps.start_ns[row]), int(steps.end_ns[row])
         yield StepRun(place, int(steps.iteration[row]), start_ns, end_ns)
@@ -199,10 +199,12 @@ class _Steps:
             return place
         return int(self.rank[np.argmax(np.where(self.ordinary, self.span_ns, -1))])
 
-    def order(self, lead: int, waiter: int | None, asked: Sequence[int] | None) -> Iterator[int]:
-        """Yield the rows of all requested runs, some of them repeatedly."""
-        if asked is not None:
-            for iteration in asked:
+    def order(
+        self, lead: int, waiter: int | None, requested: Sequence[int] | None
+    ) -> Iterator[int]:
+        """Yield the rows of runs, the most informative first, some of them repeatedly."""
+        if requested is not None:
+            for iteration in requested:
                 rows = self._rows_of_iteration.get(iteration, NO_ROWS)
                 for number in dict.fromkeys(self.number[rows].tolist()):
                     yield from self._everywhere(number, lead, waiter)

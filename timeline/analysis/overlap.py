@@ -97,10 +97,13 @@ class Overlap:
             "free_ns": self.free.total_ns,
         }
 
-    def free_parts(self, *, tells_copies: bool = True) -> FreeParts:
-        """Return the total lengths that add up to free; unknown copies count as idle."""
+    def free_parts(self, *, has_copies: bool = True) -> FreeParts:
+        """Return the total lengths that add up to free; copies count as idle if not recorded.
+
+        has_copies: whether copies are among the tasks.
+        """
         return FreeParts(
-            self.copies.total_ns if tells_copies else None,
+            self.copies.total_ns if has_copies else None,
             self.outside_ns,
             self.idle.total_ns,
             self.before_ns,
@@ -225,9 +228,9 @@ def totals_by_period(overlap: Overlap, start_ns: Int64, end_ns: Int64) -> Overla
 
 
 def reach(busy: IntervalSet, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Int64]:
-    """Return from when to when the device is busy in each period (n,); its start twice if never.
+    """Return the first start and the last end of busy time in each period (n,).
 
-    Busy time outside a period is cut off at its edge.
+    Busy time is cut off at the edges of a period. Without any, both are the start of the period.
     """
     if not len(busy):
         return start_ns, start_ns

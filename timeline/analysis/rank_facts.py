@@ -217,7 +217,7 @@ class RankFacts:
 
 
 def _moved(span_ns: tuple[int, int] | None, move: ClockMove) -> tuple[int, int] | None:
-    return None if span_ns is None else (move.of_moment(span_ns[0]), move.of_moment(span_ns[1]))
+    return None if span_ns is None else (move.of_time(span_ns[0]), move.of_time(span_ns[1]))
 
 
 def collect_profile_facts(records: Records) -> ProfileFacts:
@@ -272,7 +272,7 @@ def collect_facts(
         peak_flop_per_s=questions.peak_flop_per_s,
     )
     overlap_ns = selected.overlap.totals_ns()
-    if not records.tells_free:  # not reported, but the parts add up to the span
+    if not records.free_is_known:  # not reported, but the parts add up to the span
         busy_ns = overlap_ns["computing_ns"] + overlap_ns["not_overlapped_ns"]
         overlap_ns["free_ns"] = selected.overlap.span_ns - busy_ns
     communication, communication_step = communication_spans(records, membership)
@@ -296,7 +296,7 @@ def collect_facts(
         sum((np.bincount(step[step >= 0], minlength=count) for step in rows), np.zeros(count, int)),
         len(records.host) + len(records.samples),
         overlap_ns,
-        selected.overlap.free_parts(tells_copies=records.tells_copies),
+        selected.overlap.free_parts(has_copies=records.records_copies),
         find_graphs(records),
         len(records.tasks),
         len(records.planes),
@@ -313,7 +313,7 @@ def collect_facts(
         detail_omission(selected),
         recorded=selected.cut.recorded,
         exposed=selected.overlap.not_overlapped,
-        not_recorded=frozenset() if records.tells_free else frozenset({"free_ns", "idle_ns"}),
+        not_recorded=frozenset() if records.free_is_known else frozenset({"free_ns", "idle_ns"}),
         idle=None if selected.idle is None else selected.idle.times,
         profiler_tables=with_queue_sums(
             records.profiler_tables.selected(selection.steps, selection.graphs)

@@ -201,10 +201,13 @@ def _stretches(
 
 
 def _count_left_out(starts_ns: Int64, whole_ns: Int64, drawn_ns: Int64) -> Int64:
-    """Return the number of undrawn records by the interval in which, or after which, they begin."""
+    """Return the number of records that are not drawn, by the last interval that begins before.
+
+    whole_ns, drawn_ns: starts of all records, and of those that are drawn.
+    """
     counts = []
-    for moments_ns in (whole_ns, drawn_ns):
-        place = np.maximum(np.searchsorted(starts_ns, moments_ns, side="right") - 1, 0)
+    for times_ns in (whole_ns, drawn_ns):
+        place = np.maximum(np.searchsorted(starts_ns, times_ns, side="right") - 1, 0)
         counts.append(np.bincount(place, minlength=len(starts_ns)))
     left_out: Int64 = np.maximum(counts[0] - counts[1], 0)
     return left_out

@@ -87,17 +87,17 @@ class SingleRecords:
         return replace(self, tasks=self.tasks.moved(move), calls=self.calls.moved(move))
 
 
-def single_records(part: Cut, asked: Questions) -> SingleRecords:
+def single_records(part: Cut, questions: Questions) -> SingleRecords:
     """Return the tasks and calls of a part of a rank, with known launchers."""
     strings = StringPool()
     # Calls are numbered in the order in which they are listed.
     order = np.argsort(part.records.host.start_ns, kind="stable")
     tasks, calls = SingleTasks.empty(), SingleCalls.empty()
-    if asked.every_task:
+    if questions.every_task:
         number = np.empty(len(order) + 1, np.int64)
         number[order], number[-1] = np.arange(len(order)), NO_ID
         tasks = _tasks(part, strings, number)
-    if asked.every_call:
+    if questions.every_call:
         calls = _calls(part.records, part.records.host.take(order), strings)
     return SingleRecords(tuple(strings), tasks, calls)
 

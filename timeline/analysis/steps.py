@@ -206,7 +206,7 @@ def assign_steps(records: Records) -> Membership:
     tasks = _by_window(records.tasks, tasks, windows)
     ops = _by_window(records.ops, ops, windows)
     start_ns, end_ns = _device_spans(records, tasks, ops)
-    if not records.tells_free:
+    if not records.free_is_known:
         marked = (start_ns != NO_TIME) & (records.steps.fp_start_ns != NO_TIME)
         start_ns = np.where(marked, np.minimum(start_ns, records.steps.fp_start_ns), start_ns)
         end_ns = np.where(marked, np.maximum(end_ns, records.steps.end_ns), end_ns)
@@ -282,9 +282,9 @@ class _Windows:
         rows = np.flatnonzero(some)
         return cls(rows, steps.start_ns[rows], steps.end_ns[rows])
 
-    def steps_at(self, moments_ns: Int64) -> Rows:
+    def steps_at(self, times_ns: Int64) -> Rows:
         """Return the step whose window began last at each timestamp, NO_STEP if it is over."""
-        at = open_at(moments_ns, self.start_ns, self.end_ns)
+        at = open_at(times_ns, self.start_ns, self.end_ns)
         steps: Rows = np.append(self.rows, NO_STEP)[at]
         return steps
 
@@ -320,7 +320,7 @@ def _device_spans(records: Records, tasks: Rows, ops: Rows) -> tuple[Int64, Int6
     """Return first start and last end of the tasks and ops of each step, NO_TIME for none."""
     count = len(records.steps)
     never, latest = np.iinfo(np.int64).max, np.iinfo(np.int64).min
-    # The last place holds NO_STEP.
+    # The last element collects the records of NO_STEP, which is -1.
     start_ns, end_ns = np.full(count + 1, never), np.full(count + 1, latest)
     for table, step in ((records.tasks, tasks), (records.ops, ops)):
         for chunk in chunks(len(table)):

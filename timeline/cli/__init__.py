@@ -1,1 +1,1 @@
-"""The command line: its parser, its completion, and what it prints."""
+"""The command line: parsing, completion and printing."""

@@ -1,4 +1,4 @@
-"""`tlexport compare`: compares two runs."""
+"""The command `tlexport compare`, which compares two runs."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Compare two runs as asked.
+    """Compare two runs as the command line asks.
 
     Raises:
-        TimelineError: it cannot be done; the message says what to do.
+        TimelineError: they cannot be compared; the message says what to do.
     """
     views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
     check_standard_output(prints, asked.csv, asked.markdown)
@@ -70,21 +70,21 @@ def _print_report(
 
     If data goes to standard output, text goes to standard error.
     """
-    words = print_data(report, report.comparison.all_operators, prints, asked.csv)
+    stream = print_data(report, report.comparison.all_operators, prints, asked.csv)
     if asked.markdown == STDOUT:
         from timeline.reports.comparison_report import comparison_markdown
 
         print_text(comparison_markdown(report))
-        words = words and sys.stderr
-    if words is None:
+        stream = stream and sys.stderr
+    if stream is None:
         return
     from timeline.reports.terminal import Display
     from timeline.reports.terminal_comparison import comparison_text
 
     text = comparison_text(
-        report.comparison, Display.of(words), gate=report.gate, verbose=prints.verbose
+        report.comparison, Display.of(stream), gate=report.gate, verbose=prints.verbose
     )
-    words.write(text + "\n")
-    say(*report.lines(verbose=prints.verbose), *look_at_lines(report.page), stream=words)
+    stream.write(text + "\n")
+    say(*report.lines(verbose=prints.verbose), *look_at_lines(report.page), stream=stream)
     if report.outputs and not opens:
-        say(OPEN_HINT.format(", or add --open"), stream=words)
+        say(OPEN_HINT.format(", or add --open"), stream=stream)

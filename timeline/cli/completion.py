@@ -1,4 +1,4 @@
-"""Completion of the command line in shells: the scripts, and the answers they ask for."""
+"""Completion of the command line in shells: their scripts, and the answers to these."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from timeline.declarations import Option
 
 
 def script_lines(shell: str) -> list[str]:
-    """Return the completion script for a shell; its second line says how to install it.
+    """Return the completion script for a shell, with the command to install it on line 2.
 
-    The first line must stay first: zsh reads from it the name of the command to complete.
+    Line 1 must stay first: zsh reads the name of the command to complete from it.
     """
     first, *rest = shellcode(["tlexport"], shell=shell).strip("\n").splitlines()
     return [first, f"# Install: {SHELLS[shell]}", *rest]
 
 
 def words_before() -> list[str]:
-    """Return the command word if the line begins with one and continues after it, else nothing.
+    """Return the command word if the line continues after one, else nothing.
 
-    What follows that word is completed then.
+    The words after it are then completed.
     """
     first, *more = os.environ.get("COMP_LINE", "").split(maxsplit=2)[1:] or [""]
     if first not in COMMANDS or not (more or os.environ["COMP_LINE"].endswith(" ")):
@@ -38,8 +38,8 @@ def words_before() -> list[str]:
 def complete(parser: Parser) -> None:
     """Answer the shell, and end the process.
 
-    Values complete as files unless another completion is declared, and the first word also as a
-    command.
+    Values complete to files unless another completion is declared, and the first word also to
+    commands.
     """
     for action in parser._actions:
         option = parser.options.get(action.dest)
@@ -70,7 +70,7 @@ def _choices(words: Mapping[str, str]) -> Callable[..., Iterable[str]]:
 
 
 def _files_and_commands(prefix: str, **_context: object) -> Iterable[str]:
-    """Complete files and command words; only the shell knows which word is first."""
+    """Return the files and command words that begin with `prefix`."""
     files: Iterable[str] = FilesCompleter()(prefix)
     return [*(word for word in COMMANDS if word.startswith(prefix)), *files]
 
@@ -81,7 +81,7 @@ def _directories() -> Callable[..., Iterable[str]]:
 
 
 class _SeparatedWords:
-    """Completes a list with commas by the words that are not in it yet."""
+    """Completer of comma-separated lists, which offers the words not in the list yet."""
 
     def __init__(self, words: tuple[str, ...]) -> None:
         self._words = words

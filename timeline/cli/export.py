@@ -1,4 +1,4 @@
-"""`tlexport`: exports a profile, prints what is slow or what it holds, or prints a script."""
+"""The command `tlexport` without a command word: exports, prints a verdict, listing or script."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ if TYPE_CHECKING:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Do what the options of `tlexport` ask for.
+    """Run `tlexport` as its options ask.
 
     Raises:
-        TimelineError: it cannot be done; the message says what to do.
+        TimelineError: the command failed; the message says what to do.
     """
     views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
     check_standard_output(prints, asked.csv, lists=views.list)
@@ -105,22 +105,22 @@ def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOpt
         **given_keywords(asked, ReadingOptions),
     }
     with warnings_caught() as remarks:
-        found = answer(
+        result = answer(
             asked.path,
             Selection(**given_keywords(asked, Selection)),
             cast("VerdictKeywords", keywords),
         )
-    say_warnings(remarks, found.notes, prints)
+    say_warnings(remarks, result.notes, prints)
     if prints.json:
-        print_json(found.filed().to_json())
+        print_json(result.filed().to_json())
     elif sys.stdout is not None and not prints.quiet:
         from timeline.reports.terminal import Display
         from timeline.reports.terminal_verdict import verdict_text
 
         display = Display.of(sys.stdout)
-        text = verdict_text(found.verdict, found.figures, display, verbose=prints.verbose)
+        text = verdict_text(result.verdict, result.figures, display, verbose=prints.verbose)
         print_text(text)
-        say_commands(found.verdict.commands_text(found.see_why))
+        say_commands(result.verdict.commands_text(result.see_why))
     flush()
 
 
@@ -131,19 +131,19 @@ def _print_report(
 
     If a table goes to standard output, text goes to standard error.
     """
-    words = print_data(report, report.step_times, prints, asked.csv)
-    if words is None:
+    stream = print_data(report, report.step_times, prints, asked.csv)
+    if stream is None:
         return
     from timeline.reports.terminal import Display
     from timeline.reports.terminal_verdict import verdict_text
 
-    display = Display.of(words)
-    words.write(
+    display = Display.of(stream)
+    stream.write(
         verdict_text(report.verdict, report.figures, display, verbose=prints.verbose) + "\n"
     )
     more = report.verbose_lines() if prints.verbose else []
-    beside = look_at_lines(asked.report)
+    page = look_at_lines(asked.report)
     why = report.verdict.commands_text(report.see_why)
-    say(*report.lines(verbose=prints.verbose), *more, *beside, *why, stream=words)
+    say(*report.lines(verbose=prints.verbose), *more, *page, *why, stream=stream)
     if report.outputs and not (views.open or views.offline):
-        say(OPEN_HINT.format(", or add --open"), stream=words)
+        say(OPEN_HINT.format(", or add --open"), stream=stream)

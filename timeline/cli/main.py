@@ -1,4 +1,4 @@
-"""The command line: chooses the command, and turns errors into messages and exit codes."""
+"""The entry point of the command line, which turns errors into messages and exit codes."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from timeline.process import (
 )
 
 SCARCE = frozenset({errno.EAGAIN, errno.EMFILE, errno.ENFILE, errno.ENOMEM})
-"""Errors that say that open files, processes or memory ran out, whichever file they name."""
+"""Error numbers that mean that open files, processes or memory ran out."""
 UNMAPPED = ("failed to map segment", "cannot map zero-fill pages", os.strerror(errno.ENOMEM))
-"""Messages of the loader of shared libraries that lacks memory; it gives no error number."""
+"""Messages of the loader of shared libraries when memory is short; it gives no error number."""
 FEWER_JOBS = "Use fewer --jobs, or allow more (ulimit -a tells the limits)."
 
 
@@ -31,9 +31,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
     Returns:
-        0 written; 1 input, output or data error; 2 usage; 3 the selection is not there; 4 the
-        limit or --strict forbids it; 5 written, and slower than --fail-above allows; 129 its
-        terminal was closed; 130 interrupted; 143 terminated.
+        The exit code: 0 written; 1 input, output or data error; 2 usage; 3 the selection does not
+        exist; 4 the limit or --strict forbids it; 5 written, and slower than --fail-above allows;
+        129 the terminal was closed; 130 interrupted; 143 terminated.
     """
     tune_for_one_command()
     try:
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         number = interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
-        # It may have other args: those of decoders of text that were interrupted.
+        # Interrupted decoders of text may add other args.
         return say_interrupted(number, written=WRITTEN_BEFORE in interrupt.args)
     except OSError as error:
         if error.filename is not None:
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if error.errno in SCARCE:
             say(f"tlexport: cannot go on: {error.strerror}. {FEWER_JOBS}", stream=sys.stderr)
             return 1
-        # Not a file: the terminal or pipe failed.
+        # An error without a file name: the terminal or pipe failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
             say(f"tlexport: cannot print: {error.strerror}.", stream=sys.stderr)
@@ -75,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _unmapped(error: BaseException | None) -> str | None:
     """Return the module that could not be loaded for lack of memory; None for other failures.
 
-    NumPy raises an error of its own, without a name, from that of the loader.
+    NumPy raises its own error, without a name, from that of the loader.
     """
     while isinstance(error, ImportError):
         if error.name and any(message in str(error) for message in UNMAPPED):
@@ -85,10 +85,10 @@ def _unmapped(error: BaseException | None) -> str | None:
 
 
 def _run(words: list[str]) -> None:
-    """Parse the words and run what they ask: compare or show by the first word, else export.
+    """Run the command named by the first word, compare or show, else export.
 
-    A profile with the name of a command is written ./compare. Words such as `list` mean an option
-    unless a path has that name.
+    A profile with the name of a command is written ./compare. A single word such as `list` means an
+    option unless a path of that name exists.
     """
     try:
         Path.cwd()

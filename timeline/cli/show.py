@@ -1,4 +1,4 @@
-"""`tlexport show`: prints again what a file says is slow."""
+"""The command `tlexport show`, which prints the verdict that a file contains."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from timeline.units import format_count
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Print the verdict in the file.
+    """Print the verdict that a file contains.
 
     Raises:
-        TimelineError: it holds none, or cannot be read; the message says what to do.
+        TimelineError: the file has no verdict or cannot be read; the message says what to do.
     """
     prints = fill(PrintOptions, vars(asked))
     check_standard_output(prints, None)
@@ -32,9 +32,9 @@ def run(asked: argparse.Namespace) -> None:
         from timeline.commands.show import read_verdict
     filed = read_verdict(asked.file)
     if not filed.lines and not prints.json:
-        found = f"was written by tlexport {filed.version}, which put no printed lines into files."
+        what = f"was written by tlexport {filed.version}, which put no printed lines into files."
         do = "Export the profile again, or print what the file has with --json."
-        raise SourceError(Path(asked.file), found, do=do)
+        raise SourceError(Path(asked.file), what, do=do)
     say_remarks(filed.notes)
     if prints.json:
         print_json(filed.to_json())

@@ -69,17 +69,17 @@ def take(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:
     return compute_in_chunks(values.dtype, values.take, rows)
 
 
-def filter_in_place(values: npt.NDArray[Any], stays: Bool) -> npt.NDArray[Any]:
-    """Return the values of the rows that stay, reusing the memory if most of them do.
+def filter_in_place(values: npt.NDArray[Any], mask: Bool) -> npt.NDArray[Any]:
+    """Return the values of the rows where the mask is true, reusing the memory if these are many.
 
-    The given column must not be used any more.
+    The passed column must not be used afterwards.
     """
-    count = int(np.count_nonzero(stays))
+    count = int(np.count_nonzero(mask))
     if not values.flags.writeable or count * 2 < len(values):
-        return take(values, stays)
+        return take(values, mask)
     first = 0
     for chunk in chunks(len(values)):
-        left = values[chunk][stays[chunk]]
+        left = values[chunk][mask[chunk]]
         values[first : first + len(left)] = left
         first += len(left)
     return values[:count]
@@ -143,9 +143,9 @@ class ColumnTable:
     the methods below: generating methods for each of a hundred tables would take a twentieth of the
     time of a small export.
 
-    A short table that was pickled, or went through `ranks.shared_columns.packed`, holds all of its
-    columns in one piece of bytes, and creates each on access: arrays take ten times as much memory
-    as the few numbers that each small rank has in them.
+    A short table that was pickled, or packed by `ranks.shared_columns.pack`, holds its columns as
+    one bytes object and creates each column on access: an array takes ten times as much memory as
+    the few numbers in it.
     """
 
     __dataclass_fields__: ClassVar[dict[str, dataclasses.Field[Any]]]
@@ -173,7 +173,7 @@ class ColumnTable:
             columns = {**dict(zip(dtypes, in_order, strict=False)), **by_name}
         if len(in_order) + len(by_name) != len(dtypes) or columns.keys() != dtypes.keys():
             raise TypeError(f"{type(self).__name__} takes its columns, each once: {[*dtypes]}.")
-        lengths, made = set[int](), vars(self)  # bypasses __setattr__ and is faster
+        lengths, attributes = set[int](), vars(self)  # bypasses __setattr__ and is faster
         for name, dtype in dtypes.items():
             values = columns[name]
             if values.dtype is not dtype and values.dtype != dtype:
@@ -181,7 +181,7 @@ class ColumnTable:
                     f"{type(self).__name__}.{name}: expected {dtype}, found {values.dtype}."
                 )
             lengths.add(len(values))
-            made[name] = spillable(values)
+            attributes[name] = spillable(values)
         if len(lengths) > 1:
             raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
 
@@ -224,7 +224,7 @@ class ColumnTable:
     ) -> _Table:
         """Make a table of `count` rows from any sequences; absent columns hold their default.
 
-        values, more: columns by name; a number stands for a column that holds it throughout.
+        values, more: columns by name; a single number fills its column.
         """
         values = {**(values or {}), **more}
         columns: dict[str, npt.NDArray[Any]] = {}
@@ -302,9 +302,9 @@ def _unshared_table(kind: type[_Table], rows: int, packed: bytes) -> _Table:
 
 
 class TableBuilder(Generic[_Table]):
-    """Builder that joins many small tables of one kind to a large one.
+    """Builder that concatenates many small tables of one kind.
 
-    The memory of the small ones is reused, and the last join frees each column as it goes.
+    Small tables are joined as they arrive, and the last join frees each column in turn.
     """
 
     def __init__(self, kind: type[_Table]) -> None:

@@ -55,7 +55,7 @@ def distinct(values: npt.NDArray[_Integer]) -> npt.NDArray[_Integer]:
 
 
 def distinct_values(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
-    """Return the distinct values (k,), ascending, and the position of each row's there (n,)."""
+    """Return the distinct values (k,), ascending, and the position of each row's value, (n,)."""
     if is_constant(values):
         return values[:1].copy(), constant(0, len(values), np.intp)
     if len(values) <= FEW_ROWS:
@@ -80,8 +80,8 @@ def _distinct_of_few(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Intege
 def distinct_as_met(values: npt.NDArray[_Integer]) -> tuple[npt.NDArray[_Integer], Rows]:
     """Return the distinct values in order of first occurrence, and the position of each row's.
 
-    >>> found, which = distinct_as_met(np.array([7, 3, 7]))
-    >>> found.tolist(), which.tolist()
+    >>> values, which = distinct_as_met(np.array([7, 3, 7]))
+    >>> values.tolist(), which.tolist()
     ([7, 3], [0, 1, 0])
     """
     unique, which, turn = distinct_turns(values)
@@ -95,8 +95,8 @@ def distinct_turns(
 
     The turn of a value is its number in the order of first rows.
 
-    >>> found, which, turn = distinct_turns(np.array([7, 3, 7]))
-    >>> found.tolist(), which.tolist(), turn.tolist()
+    >>> values, which, turn = distinct_turns(np.array([7, 3, 7]))
+    >>> values.tolist(), which.tolist(), turn.tolist()
     ([3, 7], [1, 0, 1], [1, 0])
     """
     keys, which = distinct_values(values)
@@ -106,7 +106,7 @@ def distinct_turns(
 
 
 def first_rows(group: Rows | Int64, groups: int) -> Rows:
-    """Return the first row of each of so many groups, from the number of each row's group."""
+    """Return the first row of each of `groups` groups, given the number of each row's group."""
     first = np.zeros(groups, np.intp)
     first[group[::-1]] = np.arange(len(group))[::-1]
     return first
@@ -164,7 +164,7 @@ def rows_by_value(
 def matched_rows(
     few: npt.NDArray[_Integer], many: npt.NDArray[_Integer]
 ) -> Iterator[tuple[Rows, Rows]]:
-    """Yield for each value of one column, ascending, its rows there and those in another one.
+    """Yield, for each value of `few`, ascending, its rows there and its rows in `many`.
 
     >>> left, right = np.array([7, 3]), np.array([3, 3, 5])
     >>> [(rows.tolist(), others.tolist()) for rows, others in matched_rows(left, right)]

@@ -52,7 +52,7 @@ class GroupBy:
 
 
 def sum_by(group: npt.NDArray[np.integer[Any]], values: Int64, count: int) -> Int64:
-    """Return the exact sum of the values of each group, (count,), from the number of each's group.
+    """Return the exact sum of values by group, (count,), given the number of each value's group.
 
     >>> sum_by(np.array([2, 0, 2]), np.array([5, 1, 7]), 3).tolist()
     [1, 0, 12]
@@ -169,8 +169,8 @@ def rows_before(*keys: npt.NDArray[Any]) -> Rows:
 class GroupRuns:
     """Rows (n,) sorted by group, so that each group is a run and reductions are fast.
 
-    order: (n,) the rows in that order, None if they are sorted; first: (k,) offset of each group in
-    the order; members: (k,) number of its rows.
+    order: (n,) the rows in that order, None if they are sorted already. first: (k,) offset of each
+    group in the order. members: (k,) number of rows of each group.
     """
 
     order: Rows | None
@@ -179,7 +179,7 @@ class GroupRuns:
 
     @classmethod
     def of(cls, group: Int64) -> GroupRuns:
-        """Sort rows by the number of each one's group; at least one row, every number used."""
+        """Sort rows by group number; there is at least one row, and every number occurs."""
         in_order = bool((group[1:] >= group[:-1]).all())
         order = None if in_order else np.argsort(group, kind="stable")
         ordered = group if order is None else group[order]

@@ -98,7 +98,7 @@ def subtract(left: IntervalSet, right: IntervalSet) -> IntervalSet:
     count = np.searchsorted(right.start_ns, left.end_ns, side="left") - first
     if not count.any():
         return left
-    # The rest of an interval lies before, between and after those that it overlaps.
+    # What remains of an interval is before, between and after those that it overlaps.
     last = np.cumsum(count + 1) - 1
     is_first, is_last = np.zeros((2, len(left) + int(count.sum())), np.bool_)
     is_first[last - count], is_last[last] = True, True
@@ -131,7 +131,7 @@ def are_touching(start_ns: Int64, end_ns: Int64, intervals: IntervalSet) -> Bool
 
 
 def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
-    """Return how much time before each timestamp (n,) the intervals cover, (n,).
+    """Return the time before each timestamp (n,) that the intervals cover, (n,).
 
     >>> covered_until(union(np.array([0, 5]), np.array([2, 9])), np.array([1, 4, 7])).tolist()
     [1, 2, 4]
@@ -146,7 +146,7 @@ def covered_until(intervals: IntervalSet, times_ns: Int64) -> Int64:
 
 
 def covered_between(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> Int64:
-    """Return how much time in each period (n,) the intervals cover; 0 if it ends before it starts.
+    """Return the time in each period (n,) that the intervals cover; 0 if it ends before its start.
 
     >>> covered_between(union(np.array([0, 5]), np.array([2, 9])), np.array([1]), np.array([6]))
     array([2])
@@ -156,7 +156,7 @@ def covered_between(intervals: IntervalSet, start_ns: Int64, end_ns: Int64) -> I
 
 
 def reached_at(intervals: IntervalSet, covered_ns: Int64) -> Int64:
-    """Return when the intervals have covered each amount of time (n,).
+    """Return the time at which the intervals have covered each amount of time (n,).
 
     Each amount must be more than 0 and at most the total.
 
@@ -165,15 +165,15 @@ def reached_at(intervals: IntervalSet, covered_ns: Int64) -> Int64:
     """
     upto_ns = np.concatenate([[0], np.cumsum(intervals.end_ns - intervals.start_ns)])
     at = np.searchsorted(upto_ns, covered_ns, side="left") - 1
-    moment: Int64 = intervals.start_ns[at] + covered_ns - upto_ns[at]
-    return moment
+    time_ns: Int64 = intervals.start_ns[at] + covered_ns - upto_ns[at]
+    return time_ns
 
 
-def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
+def open_at(times_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
     """Return the half-open interval that began last at each timestamp, -1 if it has ended.
 
     Args:
-        moments_ns: (n,) int64, in any order.
+        times_ns: (n,) int64, in any order.
         start_ns, end_ns: (k,) int64, in any order; they may overlap.
 
     Returns:
@@ -183,16 +183,16 @@ def open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
     [0, 1, -1]
     """
     if not len(start_ns):
-        return np.full(len(moments_ns), -1, np.intp)
+        return np.full(len(times_ns), -1, np.intp)
     order = np.argsort(start_ns, kind="stable")
-    at = np.searchsorted(start_ns[order], moments_ns, side="right") - 1
+    at = np.searchsorted(start_ns[order], times_ns, side="right") - 1
     last = order[np.maximum(at, 0)]
-    return np.where((at >= 0) & (moments_ns < end_ns[last]), last, -1)
+    return np.where((at >= 0) & (times_ns < end_ns[last]), last, -1)
 
 
 def open_at_by_key(
     key: Int64 | Codes,
-    moments_ns: Int64,
+    times_ns: Int64,
     interval_key: Int64 | Codes,
     start_ns: Int64,
     end_ns: Int64,
@@ -200,21 +200,21 @@ def open_at_by_key(
     """Return the row of `open_at` among the intervals with the key of each timestamp.
 
     Args:
-        key, moments_ns: (n,) in any order.
+        key, times_ns: (n,) in any order.
         interval_key, start_ns, end_ns: (k,) in any order.
     """
-    rows_open = np.full(len(moments_ns), -1, np.intp)
-    for intervals, moments in matched_rows(interval_key, key):
-        at = open_at(moments_ns[moments], start_ns[intervals], end_ns[intervals])
-        rows_open[moments] = np.where(at >= 0, intervals[at], -1)
+    rows_open = np.full(len(times_ns), -1, np.intp)
+    for intervals, rows in matched_rows(interval_key, key):
+        at = open_at(times_ns[rows], start_ns[intervals], end_ns[intervals])
+        rows_open[rows] = np.where(at >= 0, intervals[at], -1)
     return rows_open
 
 
-def first_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
+def first_open_at(times_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
     """Return the half-open interval that began first among those open at each timestamp.
 
     Args:
-        moments_ns: (n,) int64, in any order.
+        times_ns: (n,) int64, in any order.
         start_ns, end_ns: (k,) int64, in any order; they may overlap.
 
     Returns:
@@ -227,8 +227,8 @@ def first_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Rows:
     order = np.append(np.argsort(start_ns, kind="stable"), -1)
     begins_ns = start_ns[order[:-1]]
     reach_ns = np.maximum.accumulate(end_ns[order[:-1]])
-    at = np.searchsorted(reach_ns, moments_ns, side="right")
-    return np.where(np.append(begins_ns, NEVER_NS)[at] <= moments_ns, order[at], -1)
+    at = np.searchsorted(reach_ns, times_ns, side="right")
+    return np.where(np.append(begins_ns, NEVER_NS)[at] <= times_ns, order[at], -1)
 
 
 def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64, Int64]:
@@ -239,7 +239,7 @@ def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64
         edges_ns: (k,) ascending, each once.
 
     Returns:
-        of: (m,) the interval that each part belongs to, ascending; then its start and its end.
+        The interval that each part belongs to, (m,) ascending, and the start and end of each part.
 
     >>> of, start_ns, end_ns = cut_at(np.array([0, 9]), np.array([4, 10]), np.array([1, 4, 9]))
     >>> of.tolist(), start_ns.tolist(), end_ns.tolist()
@@ -257,11 +257,11 @@ def cut_at(start_ns: Int64, end_ns: Int64, edges_ns: Int64) -> tuple[Rows, Int64
     return np.repeat(np.arange(len(start_ns)), count + 1), begins_ns, stops_ns
 
 
-def only_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Rows, Int64]:
-    """Return the only half-open interval around each timestamp, and how many there are.
+def only_open_at(times_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Rows, Int64]:
+    """Return the only half-open interval around each timestamp, and the number of open ones.
 
     Args:
-        moments_ns: (n,) int64, in any order.
+        times_ns: (n,) int64, in any order.
         start_ns, end_ns: (k,) int64, in any order, ``end_ns[i] >= start_ns[i]``.
 
     Returns:
@@ -273,8 +273,8 @@ def only_open_at(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> tuple[Row
     ([0, -1, -1], [1, 2, 0])
     """
     by_start, by_end = np.argsort(start_ns), np.argsort(end_ns)
-    begun = np.searchsorted(start_ns[by_start], moments_ns, side="right")
-    ended = np.searchsorted(end_ns[by_end], moments_ns, side="right")
+    begun = np.searchsorted(start_ns[by_start], times_ns, side="right")
+    ended = np.searchsorted(end_ns[by_end], times_ns, side="right")
     # The sum of rows begun minus the sum of rows ended is the row of a single open interval.
     row_sums = np.cumsum(np.append(0, by_start))[begun] - np.cumsum(np.append(0, by_end))[ended]
     count = begun - ended

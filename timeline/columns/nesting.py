@@ -20,7 +20,7 @@ PIECE_ROWS = 1 << 16
 
 
 def is_compiled() -> bool:
-    """Return whether this installation has the compiled module."""
+    """Return whether the compiled module is installed."""
     return _nesting is not None
 
 
@@ -95,7 +95,7 @@ def split_at_gaps(
 def _by_start(start_ns: Int64, end_ns: Int64) -> Rows | None:
     """Return the rows in order of start, the outer one first; None if they are in this order.
 
-    Most are in order in blocks; a single sort makes use of that, two sorts would not.
+    Most are in order in blocks: a single stable sort makes use of that, lexsort would not.
     """
     if _in_order(start_ns, end_ns):
         return None
@@ -119,9 +119,9 @@ def _in_order(start_ns: Int64, end_ns: Int64) -> bool:
 class Events:
     """Consecutive drawing events of intervals, in k rows.
 
-    row: the interval, which begins, ends, or does both without another event in between; begin_ns
-    and end_ns: time since the previous event; begins, ends: masks of the two, None if all rows have
-    both.
+    row: the interval that begins, ends, or does both without another event in between. begin_ns,
+    end_ns: time since the previous event. begins, ends: masks of rows with a beginning and an end;
+    None if all rows have both.
     """
 
     row: Rows
@@ -190,17 +190,17 @@ def _rows_of(column: bytes) -> Rows:
     return np.frombuffer(column, np.int64).astype(np.intp, copy=False)
 
 
-def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
+def innermost(start_ns: Int64, end_ns: Int64, times_ns: Int64) -> Rows:
     """Return the innermost nested interval open at each timestamp, (m,) rows, -1 for none.
 
     An interval that starts at the timestamp is open, one that ends at it is not; an interval
     without length counts as open at its own time if nothing longer starts there.
     """
-    rows_open = np.full(len(moments_ns), -1, np.intp)
-    if not len(start_ns) or not len(moments_ns):
+    rows_open = np.full(len(times_ns), -1, np.intp)
+    if not len(start_ns) or not len(times_ns):
         return rows_open
-    by_time = np.argsort(moments_ns, kind="stable")
-    ordered = moments_ns[by_time]
+    by_time = np.argsort(times_ns, kind="stable")
+    ordered = times_ns[by_time]
     for rows in split_at_gaps(start_ns, end_ns):
         first = np.searchsorted(ordered, start_ns[rows[0]], side="left")
         stop = np.searchsorted(ordered, end_ns[rows].max(), side="right")
@@ -211,43 +211,43 @@ def innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     return rows_open
 
 
-def _innermost(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
-    latest = latest_open(start_ns, end_ns, moments_ns)
+def _innermost(start_ns: Int64, end_ns: Int64, times_ns: Int64) -> Rows:
+    latest = latest_open(start_ns, end_ns, times_ns)
     points = np.flatnonzero(start_ns == end_ns)
     if len(points):
-        at = np.searchsorted(start_ns[points], moments_ns, side="right") - 1
+        at = np.searchsorted(start_ns[points], times_ns, side="right") - 1
         point = points[np.maximum(at, 0)]
-        is_here = (at >= 0) & (start_ns[point] == moments_ns)
-        is_alone = (latest < 0) | (start_ns[latest] < moments_ns)
+        is_here = (at >= 0) & (start_ns[point] == times_ns)
+        is_alone = (latest < 0) | (start_ns[latest] < times_ns)
         latest = np.where(is_here & is_alone, point, latest)
     return latest
 
 
-def latest_open(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
+def latest_open(start_ns: Int64, end_ns: Int64, times_ns: Int64) -> Rows:
     """Return the open interval at each timestamp that began last, (m,) rows, -1 for none.
 
     Intervals may cross if their times were rounded; of nested ones it is the innermost. Takes O(n
     log n), and without the compiled module more if intervals are nested deeper than that.
     """
     if not len(start_ns):
-        return np.full(len(moments_ns), -1, np.intp)
+        return np.full(len(times_ns), -1, np.intp)
     order = _by_start(start_ns, end_ns)
     if order is not None:
         start_ns, end_ns = start_ns[order], end_ns[order]
     if _nesting is None:
-        latest = _latest_by_searching(start_ns, end_ns, moments_ns)
+        latest = _latest_by_searching(start_ns, end_ns, times_ns)
     else:
-        latest = _latest_by_stack(start_ns, end_ns, moments_ns)
+        latest = _latest_by_stack(start_ns, end_ns, times_ns)
     return latest if order is None else np.where(latest >= 0, order[latest], -1)
 
 
-def _latest_by_stack(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
+def _latest_by_stack(start_ns: Int64, end_ns: Int64, times_ns: Int64) -> Rows:
     assert _nesting is not None
     by_time = None
-    if (moments_ns[:-1] > moments_ns[1:]).any():
-        by_time = np.argsort(moments_ns, kind="stable")
-        moments_ns = moments_ns[by_time]
-    columns = (column.tobytes() for column in (start_ns, end_ns, moments_ns))
+    if (times_ns[:-1] > times_ns[1:]).any():
+        by_time = np.argsort(times_ns, kind="stable")
+        times_ns = times_ns[by_time]
+    columns = (column.tobytes() for column in (start_ns, end_ns, times_ns))
     latest = _rows_of(_nesting.latest_open(*columns))
     if by_time is None:
         return latest
@@ -256,16 +256,16 @@ def _latest_by_stack(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
     return in_order
 
 
-def _latest_by_searching(start_ns: Int64, end_ns: Int64, moments_ns: Int64) -> Rows:
+def _latest_by_searching(start_ns: Int64, end_ns: Int64, times_ns: Int64) -> Rows:
     reach_ns = np.maximum.accumulate(end_ns)
     before = _open_before(start_ns, end_ns, reach_ns)
-    latest = np.searchsorted(start_ns, moments_ns, side="right") - 1
-    latest[(latest >= 0) & (reach_ns[latest] <= moments_ns)] = -1
-    closed = np.flatnonzero((latest >= 0) & (end_ns[latest] <= moments_ns))
+    latest = np.searchsorted(start_ns, times_ns, side="right") - 1
+    latest[(latest >= 0) & (reach_ns[latest] <= times_ns)] = -1
+    closed = np.flatnonzero((latest >= 0) & (end_ns[latest] <= times_ns))
     while len(closed):
         at = before[latest[closed]]
         latest[closed] = at
-        closed = closed[(at >= 0) & (end_ns[at] <= moments_ns[closed])]
+        closed = closed[(at >= 0) & (end_ns[at] <= times_ns[closed])]
     return latest
 
 

@@ -1,7 +1,7 @@
-"""Files for columns that exceed the memory limit; they are mapped, so that columns read alike.
+"""Files for columns that exceed the memory limit; mapped, so that they are used like others.
 
-Tables and the functions on columns pass their results to `spillable`. Only the chunks of this
-package, and code that maps files itself, call this module otherwise.
+Tables and functions on columns pass their results to `spillable`. Other functions of this module
+are for chunked computation and for code that maps files itself.
 """
 
 from __future__ import annotations
@@ -87,15 +87,15 @@ def write_at(file: int, data: memoryview, at: int) -> None:
     except OSError as error:
         raise OutputError(
             f"{tempfile.gettempdir()} cannot be written: {error.strerror}. "
-            "What memory has no room for goes there; TMPDIR may name another directory."
+            "Data that does not fit in memory goes there; TMPDIR can name another directory."
         ) from error
 
 
 class Extent:
-    """Reserved bytes of a file for one column; they are freed when nothing uses them any more."""
+    """Bytes of a file reserved for one column, which are freed after their last use."""
 
     def __init__(self, file: _File, first: int, size: int, free: _Free) -> None:
-        """Own the bytes until nothing uses them, then call `free`."""
+        """free: called when the bytes are not used any more."""
         self._file, self._first, self._size, self._free = file, first, size, free
         self._unused = weakref.finalize(self, free, file, first, size)
         self._unused.atexit = False
@@ -106,7 +106,7 @@ class Extent:
         Raises:
             OutputError: the disk fails.
         """
-        assert offset + values.nbytes <= self._size, "what lies behind is of another column"
+        assert offset + values.nbytes <= self._size, "further bytes belong to another column"
         data = np.ascontiguousarray(values).view(np.uint8).data
         write_at(self._file.file.fileno(), data, self._first + offset)
 
@@ -143,7 +143,7 @@ class SpillFiles:
         return self._pool.reserve(align(size))
 
     def watch(self, mapping: mmap.mmap) -> None:
-        """Release the memory of another file too, as long as it is mapped."""
+        """Include another mapping in `drop_pages`, as long as it exists."""
         if SUPPORTED:
             self._pool.watch(mapping)
 
@@ -272,7 +272,7 @@ def count_in_memory(values: npt.NDArray[Any]) -> None:
 
 
 def spillable(values: _Column) -> _Column:
-    """Return the values as they are, or as a read-only column in a file if memory is full."""
+    """Return the values unchanged, or as a read-only column in a file if memory is full."""
     if values.nbytes < LEAST_SPILLED_BYTES or 0 in values.strides:
         return values
     owner: npt.NDArray[Any] = values
@@ -280,7 +280,7 @@ def spillable(values: _Column) -> _Column:
         owner = owner.base
     if not owner.flags.owndata or _in_memory.has(owner):
         return values
-    _files.count_read(values.nbytes)  # its input is about as large
+    _files.count_read(values.nbytes)  # the columns it was computed from are about as large
     if _in_memory.fits(owner.nbytes) or (extent := _files.reserve(values.nbytes)) is None:
         _in_memory.add(owner)
         return values

@@ -19,7 +19,7 @@ NUMBERED_AT_ONCE = 1 << 14
 
 
 class Interner(dict[_Key, int]):
-    """Number of each value; an unknown value gets the next number on access."""
+    """Numbers of values, in order of first access; a new value gets the next number."""
 
     first = 0
     """Number of the first value."""
@@ -29,9 +29,9 @@ class Interner(dict[_Key, int]):
         return number
 
     def number(self, values: Iterable[_Key]) -> list[_Key]:
-        """Assign the next numbers to the new ones among many values, and return those.
+        """Assign the next numbers to the new ones among many values, and return the new ones.
 
-        This is three times as fast as looking up one after the other.
+        Three times as fast as looking up each value.
         """
         every, values = list[_Key](), iter(values)
         while some := list(islice(values, NUMBERED_AT_ONCE)):
@@ -70,8 +70,7 @@ class _CodeOfText(Interner[str]):
 class StringPool:
     """All distinct strings of one rank, numbered in the order in which they were first seen.
 
-    After unpickling, the lookup by string is built on first use: by then, most ranks only look up
-    strings by code.
+    The lookup by string is built on first use: after unpickling, most pools are only used by code.
     """
 
     def __init__(self, strings: Iterable[str] = ("",)) -> None:
@@ -114,9 +113,9 @@ class StringPool:
     def translate(
         self, codes: Codes, pool: StringPool, meaning: Callable[[str], str] = str
     ) -> Codes:
-        """Return codes in this pool for codes of another one, through a function of the string.
+        """Return codes in this pool of the strings that codes of another pool have there.
 
-        The function is called once per distinct string.
+        meaning: applied to each distinct string first.
         """
         seen = np.zeros(len(pool), np.bool_)
         seen[codes] = True
@@ -159,14 +158,14 @@ class StringPool:
 
 
 class ExtendedPool(StringPool):
-    """The present strings of a pool, under their codes, with further ones of its own.
+    """A pool with the current strings of another one, under the same codes, and further strings.
 
-    The further ones may repeat strings of the pool, so that a string has several codes: only lookup
-    by code is possible. Any number of threads may each extend a pool that they share.
+    Further strings may repeat strings of the base pool, so a string may have several codes, and
+    only lookup by code is possible. Several threads can extend the same pool at once.
     """
 
     def __init__(self, base: StringPool, further: Sequence[str]) -> None:
-        """Extend a pool by distinct strings, which follow its own."""
+        """Extend a pool by distinct strings, whose codes follow those of its own."""
         self._base, self._first = base, len(base)
         self._strings = list(further)
 

@@ -1,1 +1,1 @@
-"""The commands: export, compare, list, verdict and show, step by step."""
+"""The steps of the commands export, compare, list, verdict and show."""

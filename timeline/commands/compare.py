@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 MOST_LENGTHS = 1 << 24
-"""Most lengths of operators kept for quartiles, over all ranks of both runs: 256 MB meanwhile."""
+"""Maximum number of operator lengths kept for quartiles, over both runs: 256 MB temporarily."""
 
 
 @with_keywords(CompareKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
@@ -78,28 +78,28 @@ def compare(
     """Compare two runs, whatever their layouts, and write one timeline of both.
 
     Args:
-        base, new: profiles that are open, or paths as for `open_profile`; the selection applies to
-            both.
-        output: compare-BASE-NEW-KIND.pftrace here if not given, as for `export`.
-        csv: a file for all operators and collectives, matched.
-        report: a file for a page of the comparison, which ends in .html.
+        base, new: open profiles, or paths as for `open_profile`; the selection applies to both.
+        output: a file as for `export`; by default compare-BASE-NEW-KIND.pftrace in the current
+            directory.
+        csv: a file for the table of all matched operators and collectives.
+        report: a file for an HTML report, whose name ends in .html.
         markdown: a file for a short summary, for a merge request.
         fail_above: the share by which the median step may be longer, such as 0.05 or "5%". The
-            report says in `gate` if it is exceeded; nothing is raised.
-        max_kernels: an operator of the framework that launched more kernels is replaced by those
-            inside it, in the tables of operators; at least 4.
-        map_operators: new names of operators and modules by old ones, or a JSON file of those.
+            report says in `gate` if it is exceeded; no error is raised.
+        max_kernels: operators of the framework that launched more kernels are replaced, in tables
+            of operators, by the operators inside them; at least 4.
+        map_operators: new names of operators and modules by old ones, or a JSON file of these.
         match_shapes: distinguish operators by shapes.
         selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
             causes, limit, max_events, force: as for `export`.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
-            paths are opened; see `open_profile`. A profile that is open has its own.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
+            `open_profile`, if paths are passed; open profiles have their own.
 
     Raises:
         TimelineError: nothing was written; the message says what to do.
     """
-    given = {"output": output, **keywords}
-    with _opened(base, new, select(selection, keywords), given) as comparer:
+    options = {"output": output, **keywords}
+    with _opened(base, new, select(selection, keywords), options) as comparer:
         return comparer.write()
 
 
@@ -111,16 +111,16 @@ def find_changes(
     selection: Selection | None = None,
     **keywords: Unpack[ChangeKeywords],
 ) -> ComparisonReport:
-    """Compare two runs as `compare` does, and write nothing: the report has no outputs.
+    """Compare two runs as `compare` does, without writing files: the report has no outputs.
 
     Args:
         base, new, selection, ranks, graphs, steps, window, causes, fail_above, max_kernels,
             map_operators, match_shapes: as for `compare`.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how
-            paths are opened; see `open_profile`. A profile that is open has its own.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
+            `open_profile`, if paths are passed; open profiles have their own.
 
     Raises:
-        TimelineError: something selected is not there, or a file cannot be read.
+        TimelineError: something selected does not exist, or a file cannot be read.
     """
     with _opened(base, new, select(selection, keywords), keywords) as comparer:
         return comparer.compare()
@@ -133,7 +133,7 @@ def _opened(
     selection: Selection,
     keywords: Mapping[str, Any],
 ) -> Iterator[_Comparer]:
-    """Yield an object that compares two runs, which stay open until the context ends."""
+    """Open both runs, and yield an object that compares them, until the context ends."""
     options, more = fill(ExportOptions, keywords), fill(CompareOptions, keywords)
     drawn = with_drawn_layers(selection, options)
     check_can_draw(options)
@@ -157,8 +157,8 @@ def _opened(
 
 
 @dataclass(frozen=True)
-class _Compared:
-    """Two runs that were read, and their comparison."""
+class _Runs:
+    """Two runs after reading, and their comparison."""
 
     base: JoinedRanks
     new: JoinedRanks
@@ -177,7 +177,7 @@ class _Compared:
 
 
 class _Comparer:
-    """Compares two open profiles and writes the results, with the warnings that come up."""
+    """Compares two open profiles, writes the results and collects warnings."""
 
     def __init__(
         self,
@@ -201,7 +201,7 @@ class _Comparer:
         return self._report(compared, Written((), compared.facts, Kept()))
 
     def write(self) -> ComparisonReport:
-        """Compare, and write the timeline and the files beside it."""
+        """Compare the profiles, and write the timeline, table, page and summary."""
         options, form = self._options, format_of(self._target.path)
         inputs = {profile.path: profile.sources for profile in (self._base, self._new)}
         check_targets(self._target, options, inputs, self._more.markdown)
@@ -227,17 +227,17 @@ class _Comparer:
             raise
         return report
 
-    def _compare(self, *, draw: bool) -> _Compared:
+    def _compare(self, *, draw: bool) -> _Runs:
         if self._base.path.resolve() == self._new.path.resolve():
             self._warnings.append("base and new are one profile.")
         base = self._read("base", self._base, draw=draw)
         new = self._read("new", self._new, draw=draw)
         self._warnings += self._operator_warnings(base, new)
-        comparison = _compared(base, new, self._operator_names(base, new))
+        comparison = _compare_figures(base, new, self._operator_names(base, new))
         self._warnings += comparison.warnings
         if self._options.causes:
             self._warnings += _cause_warnings(base, new)
-        return _Compared(base, new, comparison, self._gate(comparison))
+        return _Runs(base, new, comparison, self._gate(comparison))
 
     def _read(self, name: str, profile: Profile, *, draw: bool) -> JoinedRanks:
         sources = choose_ranks(profile.sources, self._selection, profile.path)
@@ -266,7 +266,7 @@ class _Comparer:
         return joined
 
     def _questions(self, ranks: int) -> Questions:
-        """Return the questions to each rank, given the number of ranks of both runs."""
+        """Return the questions to each rank; ranks: number of ranks of both runs."""
         rules = OperatorRules(self._more.max_kernels or 0, self._more.match_shapes)
         causes = self._options.causes
         return Questions(
@@ -277,20 +277,20 @@ class _Comparer:
         )
 
     def _operator_names(self, base: JoinedRanks, new: JoinedRanks) -> OperatorNames:
-        """Return the rules for names of the framework's operators in the comparison."""
+        """Return the rules by which operators of the framework are matched by name."""
         gpus = {sums.on_gpu for run in (base, new) for sums in _framework_sums(run.facts)}
         return OperatorNames(self._more.map_operators, len(gpus) > 1, self._more.match_shapes)
 
     def _operator_warnings(self, base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
         """Warn of operator options without effect, and of modules that are left out."""
         more, runs = self._more, dict(zip(_RUNS, (base, new), strict=True))
-        asked = {
+        values = {
             "--max-kernels": more.max_kernels,
             "--map-operators": more.map_operators,
             "--match-shapes": more.match_shapes,
         }
-        flags = [flag for flag, value in asked.items() if value]
-        lacking = [run for run, read in runs.items() if not _tells_operators(read.facts)]
+        flags = [flag for flag, value in values.items() if value]
+        lacking = [run for run, read in runs.items() if not _has_operators(read.facts)]
         if flags and lacking:
             why = (
                 f"{' and '.join(lacking)} recorded no operators of a framework"
@@ -304,7 +304,7 @@ class _Comparer:
                 yield f"{run}: {format_count(lost, 'row')} of modules left out."
 
     def _describe(self, comparison: Comparison, kept: Kept) -> FileNotes:
-        """Return the facts and notes that are stored in the file."""
+        """Return the attributes, notes and verdict that are stored in the file."""
         rows = [resolution_row(layer) for layer in kept.layers]
         kind = f"comparison, {self._options.kind.value}"
         filed = FiledVerdict.of_comparison(__version__, kind, comparison, self._notes)
@@ -314,7 +314,7 @@ class _Comparer:
                 ("io.tlexport.kind", kind),
                 ("io.tlexport.base", str(self._base.path)),
                 ("io.tlexport.new", str(self._new.path)),
-                ("io.tlexport.resolution", "; ".join(row.spelled() for row in rows) or "exact"),
+                ("io.tlexport.resolution", "; ".join(row.describe() for row in rows) or "exact"),
                 ("io.tlexport.limited_by", kept.limited_by or "nothing"),
                 *filed.attributes(self._options.limit_bytes),
             ),
@@ -323,7 +323,7 @@ class _Comparer:
         )
 
     def _gate(self, comparison: Comparison) -> Gate | None:
-        """Return the gate that was asked for, if any; warn if it rests on few steps."""
+        """Return the gate, None if not requested; warn if it is based on few steps."""
         limit = self._more.fail_above
         if limit is None:
             return None
@@ -338,7 +338,7 @@ class _Comparer:
             self._warnings.append(gate.warning)
         return gate
 
-    def _report(self, compared: _Compared, written: Written) -> ComparisonReport:
+    def _report(self, compared: _Runs, written: Written) -> ComparisonReport:
         facts = compared.facts
         return ComparisonReport(
             compared.comparison,
@@ -348,7 +348,7 @@ class _Comparer:
             compared.shift_ns,
             tuple(self._warnings),
             (
-                *(omission for known in facts for omission in known.omissions),
+                *(omission for rank in facts for omission in rank.omissions),
                 *written.kept.omissions,
             ),
             tuple(resolution_row(layer) for layer in written.kept.layers),
@@ -363,7 +363,7 @@ class _Comparer:
         )
 
     def _draft_side_files(self, report: ComparisonReport) -> list[tuple[Draft, Path]]:
-        """Write drafts of the table, page and Markdown, where they are asked for."""
+        """Write drafts of the requested table, page and Markdown."""
         contents, options = list[tuple[bytes, Path]](), self._options
         if options.csv is not None:
             contents.append((report.comparison.all_operators().to_csv().encode(), options.csv))
@@ -378,7 +378,7 @@ class _Comparer:
 
 @dataclass(frozen=True)
 class _Arrangement:
-    """Puts the tracks of both runs side by side; the first `ranks` are those of the base."""
+    """Function that arranges the tracks of both runs; the first `ranks` are those of the base."""
 
     ranks: int
     comparison: Comparison
@@ -386,7 +386,7 @@ class _Arrangement:
     folds_ranks: bool
 
     def __call__(self, facts: Sequence[RankFacts], rows: Sequence[RankTracks]) -> tuple[Track, ...]:
-        """Return the rows of both runs, side by side, from the facts and rows of all ranks."""
+        """Return the rows of both runs in one tree, given the facts and rows of all ranks."""
         base, new = (
             RunOfRanks(facts[of_run], rows[of_run])
             for of_run in (slice(self.ranks), slice(self.ranks, None))
@@ -407,15 +407,15 @@ _RUNS = ("base", "new")
 
 
 def _framework_sums(facts: Sequence[RankFacts]) -> Iterator[FrameworkSums]:
-    """Return the sums of the framework's operators of all ranks that have them."""
+    """Return the sums of the framework's operators, of the ranks that have them."""
     return (rank.framework for rank in facts if rank.framework is not None)
 
 
-def _tells_operators(facts: Sequence[RankFacts]) -> bool:
+def _has_operators(facts: Sequence[RankFacts]) -> bool:
     return any(sums.has_operators for sums in _framework_sums(facts))
 
 
-def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:
+def _compare_figures(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:
     """Compare the ordinary steps of both runs, or the whole runs if either has no steps."""
     runs = (base, new)
     if all(run.has_steps for run in runs):
@@ -430,13 +430,13 @@ def _compared(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comp
 
 
 def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:
-    """Return the host layers that explain idle devices, without marks and AI CPUs."""
+    """Return the recorded host layers, without marks and AI CPUs, which explain no idle time."""
     layers = frozenset(layer for rank in facts for layer in rank.profile.host_layers)
     return layers - {MARKS, AI_CPU}
 
 
 def _cause_warnings(base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
-    """Warn if causes of idle time are not compared, because host layers of the runs differ."""
+    """Warn if causes of idle time are not compared because the runs' host layers differ."""
     layers = [_host_layers(run.facts) for run in (base, new)]
     if layers[0] != layers[1]:
         recorded = [" and ".join(sorted(of_run)) or "none" for of_run in layers]
@@ -447,7 +447,7 @@ def _cause_warnings(base: JoinedRanks, new: JoinedRanks) -> Iterator[str]:
 
 
 def _most_changed_step(comparison: Comparison, base: Sequence[RankFacts]) -> ChangedStep | None:
-    """Return the pair of steps that became longest, else the one that changed most."""
+    """Return the pair of steps with the largest increase, or the largest decrease if none grew."""
     steps = comparison.steps
     if not len(steps):
         return None
@@ -476,7 +476,7 @@ def _differences(steps: Table, base: Sequence[RankFacts]) -> StepDifferences:
 
 
 def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
-    """Return the offset from the new run's first step to the base's; without steps, of starts."""
+    """Return the offset from the new run's first step to the base's, or of starts without steps."""
     starts = [list(step_starts_ns(run).values()) for run in (base, new)]
     if not all(starts):
         starts = [
@@ -487,5 +487,5 @@ def _shift_ns(base: Sequence[RankFacts], new: Sequence[RankFacts]) -> int:
 
 
 def _not_redrawn(_chosen: ChosenDetail) -> NoReturn:
-    """Refuse to redraw: runs that are too large are merged, and chosen steps never asked for."""
+    """Raise an error: comparisons are always merged, so steps are never redrawn."""
     raise AssertionError("a comparison is merged")

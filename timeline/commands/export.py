@@ -1,4 +1,4 @@
-"""The command that exports a profile: a timeline, the files beside it, and a report."""
+"""The command that exports a profile to a timeline, with a table, a page and a report."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from timeline.analysis.ordinary_steps import telling_steps
+from timeline.analysis.ordinary_steps import informative_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
@@ -75,35 +75,36 @@ def export(
     operator_steps: bool = True,
     **keywords: Unpack[ExportKeywords],
 ) -> ExportReport:
-    """Write a timeline of a profile, as the command does.
+    """Write a timeline of a profile, as the command `tlexport` does.
 
     Args:
-        profile: one that is open, or a path as for `open_profile`.
-        output: .pftrace, .json, or either with .gz; timeline-PROFILE-KIND-rRANKS.pftrace here if
-            not given, where an earlier file that tlexport wrote under that name is replaced.
-        selection: the part to export; all if not given. Or its keywords instead:
+        profile: an open profile, or a path as for `open_profile`.
+        output: a file .pftrace, .json, or either with .gz; by default
+            timeline-PROFILE-KIND-rRANKS.pftrace in the current directory, which replaces an earlier
+            file that tlexport wrote under that name.
+        selection: the part to export, all by default. Or pass its keywords instead:
         ranks, graphs, steps, window, layers: as for a Selection.
-        operator_steps: compute how long types of operators ran in each step, which takes a
-            twentieth of the time; a page has it anyway.
+        operator_steps: compute the time of types of operators in each step, which takes 5 % of the
+            time; an HTML report has it in any case.
         kind: summary has steps and overlap, detail every task too.
         group_by: rows by rank, or by layer.
-        merge_graphs: steps of all graphs in one row, or a row for each.
+        merge_graphs: draw the steps of all graphs in one row, or in one row per graph.
         scopes: draw the scopes of operator names as a layer.
         args: args on slices; each costs file size and load time.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
-        limit: largest size of a file in bytes, or as in "20MB"; 0 is none.
-        max_events: most slices, samples and ends of arrows in a file, or as in "6M"; 0 is any
-            number, which without a limit of bytes is the default.
-        fit: if the selection is larger than the limit: merge what is short, keep the detail of the
-            most important steps, write several files, or stop.
+        limit: maximum size of a file in bytes, or as in "20MB"; 0 for no limit.
+        max_events: maximum number of slices, samples and ends of arrows in a file, or as in "6M"; 0
+            for no limit, which is the default without a limit of bytes.
+        fit: what to do if the selection is larger than the limit: merge short slices, keep the
+            detail of the most important steps, write several files, or raise an error.
         exact_steps: steps that stay exact when others are merged or left out; the most important
-            ones if not given.
+            ones by default.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
-        report: a file for an HTML report, which ends in .html.
+        report: a file for an HTML report, whose name ends in .html.
         force: replace an existing file.
-        strict: stop when anything would be left out.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
-            path is opened; see `open_profile`. A profile that is open has its own.
+        strict: raise an error when anything would be left out.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
+            `open_profile`, if a path is passed; an open profile has its own.
 
     Raises:
         TimelineError: nothing was written; the message says what to do.
@@ -151,21 +152,21 @@ def _write_export(
                 form.load()
             joined = read_ranks(sources, request, workers, profile.path)
             if options.exact_steps is not None:
-                known = selected_steps(joined.facts)
-                check_known("step", frozenset(options.exact_steps), frozenset(known), profile.path)
+                steps = selected_steps(joined.facts)
+                check_known("step", frozenset(options.exact_steps), steps, profile.path)
             layers = selection.layers_of(options.kind)
             before = (*profile.notes, *workers.left_out())
             warnings = (*before, *warnings_of(joined, selection, layers))
             figures = Figures.of(joined.facts, joined.waiting, joined.path, joined.on_disk)
             notes = (*before, *joined.notes)
-            found = Answer.of(profile, selection, options.kind, figures, notes)
+            answer = Answer.of(profile, selection, options.kind, figures, notes)
             written = fit(
                 joined.ranks,
                 lambda chosen: draw_again(joined, workers, chosen),
                 options,
                 target.path,
                 form,
-                _describe(selection, options, joined, found, warnings),
+                _describe(selection, options, joined, answer, warnings),
                 joined.clock.wall_offset_ns,
                 profile.progress,
                 partial(
@@ -173,13 +174,13 @@ def _write_export(
                     by_layer=options.groups_by_layer,
                     folds_ranks=form.folds,
                     path=joined.path,
-                    highlights=highlights_of(found.verdict, len(joined.ranks)),
+                    highlights=highlights_of(answer.verdict, len(joined.ranks)),
                 ),
                 workers.encoders(),
-                telling_steps(joined.facts, found.verdict.culprit, options.exact_steps),
+                informative_steps(joined.facts, answer.verdict.culprit, options.exact_steps),
                 lambda exact: draw_exact_again(joined, workers, exact.windows_ns),
             )
-        return _finish(written, joined, found, selection, options, profile, warnings, target)
+        return _finish(written, joined, answer, selection, options, profile, warnings, target)
     except BaseException:
         if written is not None:
             written.discard()
@@ -189,7 +190,7 @@ def _write_export(
 def _questions(
     asked: Questions, selection: Selection, options: ExportOptions, ranks: int
 ) -> Questions:
-    """Return the questions to each rank; a page needs more answers."""
+    """Return the questions to each rank, with those that the requested outputs need."""
     return replace(
         asked,
         causes=options.causes,
@@ -201,10 +202,7 @@ def _questions(
 
 
 def _most_allocations(selection: Selection, options: ExportOptions) -> int:
-    """Return the number of single allocations to report, 0 if their files need not be read.
-
-    They are read only for a page or for counters that are drawn.
-    """
+    """Return the number of single allocations to report: 0 unless drawn or shown in a page."""
     if options.report:
         return MOST_AT_PEAK
     return int(Layer.COUNTERS in selection.layers_of(options.kind))
@@ -213,16 +211,21 @@ def _most_allocations(selection: Selection, options: ExportOptions) -> int:
 def _finish(
     written: Written,
     joined: JoinedRanks,
-    found: Answer,
+    answer: Answer,
     selection: Selection,
     options: ExportOptions,
     profile: Profile,
     warnings: tuple[str, ...],
     target: Target,
 ) -> ExportReport:
-    """Report what was written, and publish it unless --strict or an existing part forbids that."""
+    """Publish the written files, and return the report.
+
+    Raises:
+        LimitError: --strict is set, and something is left out or merged.
+        OutputError: a part would replace a file that must stay.
+    """
     suggestion = narrower_command(profile, selection, options, written, joined)
-    report = _report(written, joined, found, options, warnings, suggestion)
+    report = _report(written, joined, answer, options, warnings, suggestion)
     table = b""
     if options.csv is not None:
         times = report.step_times()
@@ -252,7 +255,7 @@ def _finish(
 def _draft_side_files(
     report: ExportReport, table: bytes, options: ExportOptions
 ) -> list[tuple[Draft, Path]]:
-    """Write drafts of the table and page of a report, where they are asked for."""
+    """Write drafts of the requested table and page."""
     contents = list[tuple[bytes, Path]]()
     if options.csv is not None:
         contents.append((table, options.csv))
@@ -267,22 +270,22 @@ def _describe(
     selection: Selection,
     options: ExportOptions,
     joined: JoinedRanks,
-    found: Answer,
+    answer: Answer,
     warnings: Sequence[str],
 ) -> Describe:
-    """Return a function that makes the facts and notes in the file from what is kept in it."""
+    """Return a function that returns the text in a file about what the file keeps."""
     sources = joined.sources
-    known = (
+    facts_of_run = (
         (MARK, __version__),
         ("io.tlexport.kind", options.kind.value),
         ("io.tlexport.ranks", format_ids(source.identity.rank for source in sources)),
-        ("io.tlexport.graphs", _spelled(selection.graphs)),
-        ("io.tlexport.steps", _spelled(selection.steps)),
+        ("io.tlexport.graphs", _ids_or_all(selection.graphs)),
+        ("io.tlexport.steps", _ids_or_all(selection.steps)),
         ("io.tlexport.sources", "; ".join(_provenance(source) for source in sources)[:4096]),
         ("io.tlexport.clock", joined.clock.method),
     )
     before = [omission for facts in joined.facts for omission in facts.omissions]
-    filed = found.filed()
+    filed = answer.filed()
     verdict = filed.attributes()
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
@@ -295,10 +298,10 @@ def _describe(
         rows = [resolution_row(layer) for layer in kept.layers]
         exact = exact_steps(kept, ranks)
         attributes = (
-            *known,
+            *facts_of_run,
             ("io.tlexport.detail_steps", format_ids(kept.steps)),
             ("io.tlexport.left_out", json_of(reasons).decode()),
-            ("io.tlexport.resolution", "; ".join(one.spelled() for one in rows) or "exact"),
+            ("io.tlexport.resolution", "; ".join(one.describe() for one in rows) or "exact"),
             ("io.tlexport.limited_by", kept.limited_by or "nothing"),
             ("io.tlexport.exact_steps", format_exact_steps(exact) or "all"),
             *verdict,
@@ -309,7 +312,7 @@ def _describe(
     return describe
 
 
-def _spelled(ids: frozenset[int] | None) -> str:
+def _ids_or_all(ids: frozenset[int] | None) -> str:
     return "all" if ids is None else format_ids(ids)
 
 
@@ -322,7 +325,7 @@ def _provenance(source: Source) -> str:
 def _report(
     written: Written,
     joined: JoinedRanks,
-    found: Answer,
+    answer: Answer,
     options: ExportOptions,
     warnings: tuple[str, ...],
     suggestion: str,
@@ -338,23 +341,23 @@ def _report(
             )
         ),
         steps=selected_steps(joined.facts),
-        figures=found.figures,
-        verdict=found.verdict,
+        figures=answer.figures,
+        verdict=answer.verdict,
         omissions=(
             *(omission for facts in joined.facts for omission in facts.omissions),
             *written.kept.omissions,
         ),
         warnings=warnings,
-        notes=found.notes,
+        notes=answer.notes,
         suggestion=suggestion,
         limit_bytes=options.limit_bytes,
         max_events=options.most_events,
         resolutions=tuple(resolution_row(layer) for layer in written.kept.layers),
         limited_by=written.kept.limited_by,
         exact_steps=exact_steps(written.kept, [facts.rank for facts in joined.facts]),
-        see_why=found.see_why,
+        see_why=answer.see_why,
         by_layer=options.groups_by_layer,
-        slowest_start_ns=_slowest_start_ns(found.verdict, joined.facts),
+        slowest_start_ns=_slowest_start_ns(answer.verdict, joined.facts),
     )
 
 

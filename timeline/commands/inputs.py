@@ -1,4 +1,4 @@
-"""Inputs of commands: profiles that are open or paths to open, and a selection."""
+"""Inputs of commands: open profiles or paths to open, and selections."""
 
 from __future__ import annotations
 
@@ -23,30 +23,30 @@ def open_if_path(
     keywords: ReadingKeywords,
     finding: FindingOptions = FIND_FOR_EXPORT,
 ) -> Iterator[Profile]:
-    """Yield an open profile as it is, or open a path for the time of the context.
+    """Yield a profile if it is open, or open a path until the context ends.
 
-    keywords: those of `open_profile`; others may be among them. finding: options for finding its
-    captures.
+    keywords: may contain others than those of `open_profile`. finding: options for finding captures
+    below a path.
 
     Raises:
-        UsageError: the profile is open, and an option of opening is given.
+        UsageError: the profile is open, and an option for opening is set.
         TimelineError: the path cannot be opened.
     """
     if isinstance(profile, Profile):
-        _check_not_given(keywords)
+        _check_not_set(keywords)
         yield profile
         return
     with profile_at(profile, keywords, finding) as opened:
         yield opened
 
 
-def _check_not_given(keywords: ReadingKeywords) -> None:
+def _check_not_set(keywords: ReadingKeywords) -> None:
     for name in (*(one.keyword for one in options_in(ReadingOptions)), "progress"):
         if keywords.get(name):
-            raise UsageError(f"{name}: this profile is open; say so to open_profile instead.")
+            raise UsageError(f"{name}: this profile is open; pass it to open_profile instead.")
 
 
 def with_drawn_layers(selection: Selection, options: ExportOptions) -> Selection:
-    """Return the selection with its layers, those of the kind by default, and with scopes."""
+    """Return the selection with explicit layers: its own or those of the kind, and scopes."""
     layers = selection.layers_of(options.kind)
     return replace(selection, layers=layers | {Layer.SCOPES} if options.scopes else layers)

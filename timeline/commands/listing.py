@@ -1,4 +1,4 @@
-"""The listing of a profile: ranks, graphs and steps, with their source, size and clock."""
+"""The listing of a profile: its runs, ranks, graphs and steps, with sources, sizes and clocks."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from timeline.options import StepOperators
 from timeline.printable import command_line
 from timeline.profile import Profile
 from timeline.ranks.rank_work import read_rank
-from timeline.ranks.read_ranks import check_any, choose_ranks, said_once
+from timeline.ranks.read_ranks import check_any, choose_ranks, merge_across_ranks
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.valid_json import json_of
@@ -27,9 +27,9 @@ from timeline.units import format_bytes, format_duration
 
 SCHEMA_VERSION = 1
 LISTED = FindingOptions(lists_all=True)
-"""Options of finding captures for a listing."""
+"""Options for finding captures for a listing."""
 TEXTS = frozenset({"steps", "clock", "source", "run started", "ranks", "layout", "path"})
-"""Columns of text, aligned to the left."""
+"""Names of columns of text, which are aligned to the left."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class ListedRank:
 
     @property
     def clock(self) -> str:
-        """Return the clock that its times count from."""
+        """Return the clock of the rank's times, in words."""
         if not self.contents.timed:
             return "none"
         host = self.source.clock.host or "its host"
@@ -50,16 +50,16 @@ class ListedRank:
 
 
 def _unclear_line(source: UnclearCapture) -> str:
-    """Return the problem of a capture, with its path unless the message begins with it."""
+    """Return a line on the problem of a capture, with its path if the problem does not have it."""
     where = "" if source.problem.startswith(str(source.path)) else f"{source.path} "
     return f"not clear: {where}{source.problem}"
 
 
 @dataclass(frozen=True)
 class Listing:
-    """All ranks of the newest run of a profile, all runs, and the problems of unclear captures.
+    """The ranks of the newest run, all runs, and the problems of unclear captures.
 
-    runs: oldest first; `ranks` are those of the last.
+    runs: oldest first; `ranks` belong to the last.
     """
 
     ranks: tuple[ListedRank, ...]
@@ -84,9 +84,9 @@ class Listing:
         )
 
     def lines(self, *, verbose: bool = False) -> list[str]:
-        """Return tables as lines: a row per run if there are several, else per rank and graph.
+        """Return lines with a table of runs if there are several, else of ranks and graphs.
 
-        verbose: adds the ranks of the newest of several runs.
+        verbose: show the ranks of the newest of several runs too.
         """
         several = len(self.runs) > 1
         newest = self._rank_lines() if self.ranks and (verbose or not several) else []
@@ -104,7 +104,7 @@ class Listing:
         table: list[tuple[str, ...]] = [head]
         for rank in self.ranks:
             for number, (graph, steps) in enumerate(rank.contents.steps.items()):
-                of_rank = (
+                cells = (
                     str(rank.contents.tasks),
                     str(rank.contents.communication_ops),
                     format_duration(rank.contents.span_ns),
@@ -113,8 +113,8 @@ class Listing:
                     f"{rank.source.identity.place} ({rank.source.layout})",
                 )
                 name = "-" if graph == NO_GRAPH else str(graph)
-                row = (str(rank.source.identity.rank), name, format_ids(steps), *of_rank)
-                table.append(row if number == 0 else ("", *row[1:3], *([""] * len(of_rank))))
+                row = (str(rank.source.identity.rank), name, format_ids(steps), *cells)
+                table.append(row if number == 0 else ("", *row[1:3], *([""] * len(cells))))
         return _aligned(table)
 
     def _run_lines(self) -> list[str]:
@@ -129,12 +129,12 @@ class Listing:
             for run in newest_first
         ]
         first = next((run.path for run in newest_first if run.path is not None), None)
-        one = ["tlexport", "PATH" if first is None else typed_path(first), "--list"]
+        words = ["tlexport", "PATH" if first is None else typed_path(first), "--list"]
         table = _aligned([("run started", "ranks", "layout", "path"), *rows])
-        return [*table, f"Ranks and steps of a run: {command_line(one)}"]
+        return [*table, f"Ranks and steps of a run: {command_line(words)}"]
 
     def _rules(self) -> Iterator[str]:
-        """Yield a line for each rule by which time is counted, if recorded, with its ranks."""
+        """Yield a line for each rule by which the profiler counts time, with its ranks."""
         ranks_of: dict[str, list[int]] = {}
         for rank in self.ranks:
             for line in _rules_of(rank.contents):
@@ -144,7 +144,7 @@ class Listing:
 
 
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
-    """Align a table to lines; its first row names the columns."""
+    """Return the lines of a table with aligned columns; the first row has their names."""
     head = table[0]
     widths = [max(len(row[at]) for row in table) for at in range(len(head))]
     rows = [
@@ -158,11 +158,11 @@ def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
 
 
 def list_profile(profile: Profile, selection: Selection) -> Listing:
-    """List the selected ranks of a profile, and all that they hold.
+    """List the selected ranks of a profile, with their graphs and steps.
 
     Raises:
-        SelectionError: a rank is not there.
-        SourceError: no rank can be read; one of several that cannot is noted.
+        SelectionError: a selected rank does not exist.
+        SourceError: no rank can be read; if only some cannot, notes say so.
     """
     reading, found = profile.reading, profile.found
     if not profile.sources:
@@ -180,7 +180,7 @@ def list_profile(profile: Profile, selection: Selection) -> Listing:
         ListedRank(source, workers.sizes_bytes[source.identity.rank], contents)
         for source, contents in read
     )
-    of_readers = said_once(note for _, contents in read for note in contents.notes)
+    of_readers = merge_across_ranks(note for _, contents in read for note in contents.notes)
     notes = (*profile.notes, *workers.left_out(), *of_readers)
     return Listing(tuple(ranks), notes, found.runs, found.unclear)
 

@@ -1,4 +1,4 @@
-"""The narrower command that shows exactly what a limit left out or merged."""
+"""The suggested command that exactly shows steps that a limit left out or merged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from timeline.ranks.read_ranks import JoinedRanks
 from timeline.selection import Selection
 
 TARGET_FILL = 0.8
-"""Share of the limits that suggested steps may take, as their sizes are estimates."""
+"""Share of the limits that the suggested steps may take, since their sizes are estimates."""
 
 
 def narrower_command(
@@ -28,7 +28,7 @@ def narrower_command(
     written: Written,
     joined: JoinedRanks,
 ) -> str:
-    """Return a command that shows exactly what the limit left out or merged; empty if nothing."""
+    """Return a command that exactly shows steps that were left out or merged, "" if none were."""
     kept = written.kept
     missing = [step for facts in written.facts if facts.missing for step in facts.missing.steps]
     if missing:
@@ -48,7 +48,7 @@ def narrower_command(
     if joined.origin_ns is None:
         narrower = ["--steps", format_ids(chosen, most=1_000_000)]
     else:
-        # A window counts from the first record of its steps: other steps would move it.
+        # A window counts from the first record of the selected steps: other steps would move it.
         start_ns, end_ns = _window_of(chosen, joined)
         narrower = ["--window", f"{start_ns}ns:{end_ns}ns"]
         if selection.steps is not None:
@@ -62,20 +62,20 @@ def narrower_command(
 
 
 def _window_of(steps: Sequence[int], joined: JoinedRanks) -> tuple[int, int]:
-    """Return the part of the window in which these steps are on the device, on its clock."""
+    """Return the part of the window in which steps run on the device, in ns from its origin."""
     assert joined.origin_ns is not None
     starts_ns, ends_ns = list[int](), list[int]()
     for facts, request, move in zip(joined.facts, joined.requests, joined.clock.moves, strict=True):
         among = np.isin(facts.steps.iteration, steps) & facts.step_totals.known
         if among.any() and request.window_ns is not None:
-            first_ns, last_ns = map(move.move.of_moment, request.window_ns)
+            first_ns, last_ns = map(move.move.of_time, request.window_ns)
             starts_ns.append(max(first_ns, int(facts.device_start_ns[among].min())))
             ends_ns.append(min(last_ns, int(facts.device_end_ns[among].max())))
     return min(starts_ns) - joined.origin_ns, max(ends_ns) - joined.origin_ns
 
 
 def _steps_that_fit(written: Written) -> list[int]:
-    """Return the slowest ordinary step and as many after it as should be exact within the limit."""
+    """Return the slowest ordinary step and the steps after it that should fit unmerged."""
     length_ns: dict[int, int] = {}
     for facts, ordinary in zip(written.facts, ordinary_steps(written.facts), strict=True):
         totals = facts.step_totals

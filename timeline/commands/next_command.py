@@ -1,4 +1,4 @@
-"""The command that shows a verdict in detail, and the form in which paths are typed in it."""
+"""The suggested commands that show a verdict in detail, and the form of paths in commands."""
 
 from __future__ import annotations
 
@@ -17,24 +17,25 @@ if TYPE_CHECKING:
     from timeline.verdict.verdict import Verdict
 
 COMMANDS = ("compare", "show")
-"""First words of a command line that are not paths."""
+"""First words of a command line that name a command instead of a path."""
 
 
 def see_why(
     path: Path, selection: Selection, kind: Kind, reading: ReadingOptions, verdict: Verdict
 ) -> tuple[str, Verdict]:
-    """Return the command that shows in detail what is slow, and the verdict with more of them.
+    """Return the command that shows in detail what is slow, and the verdict with its commands.
 
-    It shows steps with the first finding; it is empty if nothing is slow, and for a detail. The
-    verdict gets a command for each finding, see `Verdict.commands`. Commands select all ranks that
-    were selected, as waits are known only if all members of a group are read; without steps, only
-    the ranks to look at. path: of the profile, as given.
+    The command shows the steps of the first finding; it is empty if nothing is slow, or if this is
+    a detail already. The verdict gets a command for each finding, see `Verdict.commands`. Commands
+    select the same ranks, since waits are known only if all members of a group are read; without
+    steps, they select only the ranks to look at. path: the path of the profile as the user typed
+    it.
     """
     if kind is not Kind.SUMMARY:
         return "", verdict
-    first, ranks = verdict.telling_steps, selection.ranks
+    first, ranks = verdict.steps_to_see, selection.ranks
     if not first:
-        ranks = frozenset(verdict.telling_ranks) or ranks
+        ranks = frozenset(verdict.ranks_to_see) or ranks
 
     def command(steps: Collection[int]) -> str:
         if not steps and verdict.culprit is None and not verdict.findings.found:
@@ -51,7 +52,7 @@ def see_why(
 
 
 def typed_path(path: Path) -> str:
-    """Return a path as the first word of a command line, with ./ before names of commands.
+    """Return a path as it can be typed after `tlexport`: with ./ before names of commands.
 
     >>> typed_path(Path("show")), typed_path(Path("runs/show"))
     ('./show', 'runs/show')

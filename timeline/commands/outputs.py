@@ -1,4 +1,4 @@
-"""The files that commands write: default names, and the checks that they may be written."""
+"""The files that commands write: their default names, and checks before writing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from timeline.encoders.attributes import is_ours
 from timeline.encoders.formats import format_of
 from timeline.errors import OutputError, UsageError, format_ids
-from timeline.fitting.fit_without_merging import parts_beside
+from timeline.fitting.fit_without_merging import existing_parts
 from timeline.options import ExportOptions
 from timeline.selection import Kind, Selection
 from timeline.sources.source import Source
@@ -18,10 +18,10 @@ from timeline.sources.source import Source
 
 @dataclass(frozen=True)
 class Target:
-    """The file of a timeline, and what it may replace there.
+    """The file of a timeline, and which existing files it may replace.
 
-    has_default_name: nobody chose the name, so an earlier answer to the same question is replaced,
-    and nothing else. force: anything there may be replaced.
+    has_default_name: the name was not chosen by the user, so an earlier timeline of tlexport under
+    this name may be replaced. force: any existing file may be replaced.
     """
 
     path: Path
@@ -30,30 +30,30 @@ class Target:
 
     @classmethod
     def of(cls, options: ExportOptions, default_name: Path) -> Target:
-        """Choose the file that was asked for, or else that of the default name."""
+        """Return the target that options name, or else that of the default name."""
         return cls(options.output or default_name, options.output is None, options.force)
 
     def check(self, path: Path) -> None:
-        """Make sure that a file may be written; `path` is that of the timeline or of a part of it.
+        """Check that the timeline, or a part of it, may be written to `path`.
 
         Raises:
-            OutputError: a file there must stay, or the directory does not exist.
+            OutputError: an existing file must stay, or the directory does not exist.
         """
         _check_file(path, may_replace=self.force or (self.has_default_name and is_ours(path)))
 
     def stale_parts(self, written: Sequence[Path]) -> list[Path]:
-        """Return the parts of an earlier answer to the same question that no new part replaces."""
+        """Return the parts of an earlier timeline of this name that no new part replaces."""
         if not self.has_default_name:
             return []
-        beside = parts_beside(self.path, format_of(self.path))
-        return [part for part in beside if part not in written and is_ours(part)]
+        parts = existing_parts(self.path, format_of(self.path))
+        return [part for part in parts if part not in written and is_ours(part)]
 
 
 def check_can_draw(options: ExportOptions) -> None:
-    """Fail before anything is read if the name of the page is not that of a page.
+    """Check, before anything is read, that the name of the page ends in .html or .htm.
 
     Raises:
-        UsageError: the suffix is another.
+        UsageError: it does not.
     """
     page = options.report
     if page is not None and page.suffix.lower() not in (".html", ".htm"):
@@ -66,22 +66,21 @@ def check_targets(
     inputs: Mapping[Path, Sequence[Source]],
     *more: Path | None,
 ) -> None:
-    """Make sure that all files that are asked for may be written.
+    """Check that all requested files may be written.
 
-    inputs: the sources of each profile, by its path. more: files besides those of the options.
+    inputs: the sources of each profile by path. more: files besides those of the options.
 
     Raises:
-        UsageError: two of them are one file.
-        OutputError: one exists already, its directory does not, or it is part of a profile.
+        UsageError: two outputs are the same file.
+        OutputError: a file exists, its directory does not exist, or it is part of a profile.
     """
-    asked = (options.csv, options.report, *more)
-    beside = [file for file in asked if file is not None]
-    if len({file.resolve() for file in (target.path, *beside)}) <= len(beside):
+    side_files = [file for file in (options.csv, options.report, *more) if file is not None]
+    if len({file.resolve() for file in (target.path, *side_files)}) <= len(side_files):
         raise UsageError("two outputs have one name.", do="Give each a file of its own.")
     target.check(target.path)
-    for file in beside:
+    for file in side_files:
         _check_file(file, may_replace=options.force)
-    for file in (target.path, *beside):
+    for file in (target.path, *side_files):
         for path, sources in inputs.items():
             _check_not_input(file, path, sources)
 
@@ -105,9 +104,9 @@ def _check_file(file: Path, *, may_replace: bool) -> None:
 
 
 def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> None:
-    """Make sure that no file of a profile is replaced, read or not, not even with --force.
+    """Check that no file of a profile would be replaced, used or not, even with --force.
 
-    Timelines that were written into a capture earlier may be replaced.
+    Timelines that tlexport wrote into a capture may be replaced.
 
     Raises:
         OutputError: the target is part of the profile.
@@ -118,7 +117,7 @@ def _check_not_input(target: Path, profile: Path, sources: Sequence[Source]) -> 
     files = (profile, *(path for source in sources for path in source.files))
     if captures & set(target.resolve().parents) or any(_is_file(path, target) for path in files):
         raise OutputError(
-            f"{target} is part of the profile, of which nothing is replaced.",
+            f"{target} is part of the profile, whose files are never replaced.",
             do="Name a file elsewhere.",
         )
 
@@ -133,7 +132,7 @@ def _is_file(path: Path, target: Path) -> bool:
 _SUFFIX = ".pftrace"
 _MOST_OF_PROFILE = 40
 _MOST_OF_IDS = 60
-"""Characters: file systems take 255 bytes of a name, which also gets endings and suffixes."""
+"""Maximum number of characters in a name: file systems allow 255 bytes, suffixes included."""
 _ARCHIVE = re.compile(r"\.(tar(\.\w+)?|tgz|tbz2|txz|zip)$", re.IGNORECASE)
 _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 
@@ -141,14 +140,14 @@ _UNSAFE = re.compile(r"[^A-Za-z0-9._-]+")
 def timeline_name(
     profile: Path, kind: Kind, selection: Selection, sources: Sequence[Source]
 ) -> Path:
-    """Return the name of a timeline here: `timeline-PROFILE-KIND-rRANKS[-gG][-sS].pftrace`."""
+    """Return the default name of a timeline: `timeline-PROFILE-KIND-rRANKS[-gG][-sS].pftrace`."""
     ranks = [source.identity.rank for source in sources]
     name = f"timeline-{_safe_name(profile)}-{kind.value}-r{_short(ranks)}"
     return Path(name + _selected(selection) + _SUFFIX)
 
 
 def comparison_name(base: Path, new: Path, kind: Kind, selection: Selection) -> Path:
-    """Return the name for two runs here: `compare-BASE-NEW-KIND[-rR][-gG][-sS].pftrace`."""
+    """Return the default name of a comparison: `compare-BASE-NEW-KIND[-rR][-gG][-sS].pftrace`."""
     name = f"compare-{_safe_name(base)}-{_safe_name(new)}-{kind.value}"
     if selection.ranks is not None:
         name += f"-r{_short(selection.ranks)}"
@@ -165,9 +164,9 @@ def _selected(selection: Selection) -> str:
 
 
 def _safe_name(profile: Path) -> str:
-    """Return the last name of the path, with letters, digits, dots, dashes and underscores alone.
+    """Return the last part of a path, with only letters, digits, dots, dashes and underscores.
 
-    A name that begins with a dash or a dot would be an option, or hidden, when it is typed alone.
+    Leading dashes and dots are dropped: such names would be taken for options, or hidden.
     """
     path = profile.resolve()
     name = _ARCHIVE.sub("", path.name) if path.is_file() else path.name

@@ -1,4 +1,4 @@
-"""The rows and warnings in the report of an export or a comparison."""
+"""Rows and warnings of the reports of exports and comparisons."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from timeline.errors import format_ids
 from timeline.fitting.drawn_layers import DrawnLayer
 from timeline.fitting.writer import Kept, Written
 from timeline.layers import LAYERS, Layer
-from timeline.ranks.read_ranks import JoinedRanks, said_once
+from timeline.ranks.read_ranks import JoinedRanks, merge_across_ranks
 from timeline.reports.export_report import check_warnings
 from timeline.reports.report_rows import (
     ExactStep,
@@ -27,9 +27,9 @@ from timeline.units import format_count
 from timeline.verdict.figures import Figures
 
 MOST_NAMES = 100_000
-"""Most operators by name in a report, over all ranks."""
+"""Maximum number of operators by name in a report, over all ranks."""
 LEAST_NAMES = 100
-"""Least number of operators by name for each rank, however many ranks there are."""
+"""Number of operators by name that each rank may report, however many ranks there are."""
 _REASONS = {
     "unnamed": "HCCL tasks are recorded without names and ranks, as at level 0 of the profiler",
     "alone": "no other rank of the group is {where}",
@@ -37,31 +37,31 @@ _REASONS = {
     "profile names no groups and ends do not tell which ranks ran them together",
     "unknown": "not all ranks of the group are {where}, and no HCCL tasks tell when those came",
 }
-"""Reasons why the last rank is unknown, by the column of stragglers that counts them."""
+"""Reasons why the last rank of collectives is unknown, by the column that counts them."""
 
 
 def most_names(ranks: int) -> int:
-    """Return how many operators by name each rank may report, given the number of ranks."""
+    """Return the maximum number of operators by name of each rank, given the number of ranks."""
     return max(LEAST_NAMES, MOST_NAMES // ranks)
 
 
 def warnings_of(
     joined: JoinedRanks, selection: Selection, layers: frozenset[Layer]
 ) -> Iterator[str]:
-    """Yield warnings of problems of the profiles, and of records they lack."""
+    """Yield warnings about problems of profiles, and records that they lack."""
     yield from joined.warnings
     yield from parallel_contradictions(joined.facts)
     yield from _waiting_warnings(joined, selection)
-    yield from said_once(_empty_warnings(joined.facts, selection))
+    yield from merge_across_ranks(_empty_warnings(joined.facts, selection))
     yield from _absent_layers(joined.facts, layers)
     yield from check_warnings(Figures(facts=joined.facts)["checks"])
 
 
 def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterator[str]:
-    """Yield warnings of ranks, and of steps with a marker, that hold no device record."""
+    """Yield warnings about ranks without records, and marked steps without device tasks."""
     for facts in ranks:
         if facts.profile.tables_only:
-            continue  # its reader warns of that
+            continue  # the reader warns about that
         if not facts.rows and not len(facts.steps) and not len(facts.operators.times):
             chosen = selection.graphs is not None or selection.steps is not None
             yield f"rank {facts.rank}: holds nothing" + (" of the selection." if chosen else ".")
@@ -74,7 +74,7 @@ def _empty_warnings(ranks: Sequence[RankFacts], selection: Selection) -> Iterato
 
 
 def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str]:
-    """Yield warnings of collectives whose last rank is not known."""
+    """Yield warnings about collectives whose last rank is unknown."""
     where = "in the profile" if selection.ranks is None else "selected"
     looked = all(facts.collectives.arrivals.recorded for facts in joined.facts)
     reasons = _REASONS if len(joined.facts) > 1 and looked else {"unnamed": _REASONS["unnamed"]}
@@ -96,9 +96,9 @@ def _waiting_warnings(joined: JoinedRanks, selection: Selection) -> Iterator[str
 
 
 def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iterator[str]:
-    """Yield warnings of layers that were asked for, expected, and that a profile lacks completely.
+    """Yield warnings about selected layers without any record.
 
-    Of a rank without device tasks, only those are mentioned.
+    For a rank without device tasks, only these are mentioned.
     """
     for layer in LAYERS:
         if layer.missing and layer.option in layers:
@@ -113,7 +113,7 @@ def _absent_layers(ranks: Sequence[RankFacts], layers: frozenset[Layer]) -> Iter
 
 
 def output_files(written: Written) -> tuple[OutputFile, ...]:
-    """Return the files that were written, for the report."""
+    """Return the written files, as rows of the report."""
     return tuple(
         OutputFile(
             part.target,
@@ -144,7 +144,7 @@ def resolution_row(layer: DrawnLayer) -> ResolutionRow:
 
 
 def exact_steps(kept: Kept, ranks: Sequence[int]) -> tuple[ExactStep, ...]:
-    """Return the steps without merged slices, if any slice is merged; ranks: those by place."""
+    """Return the steps that stayed exact, if any slice is merged; ranks: rank at each place."""
     if not kept.layers:
         return ()
     by_step: dict[int, set[int]] = {}

@@ -1,4 +1,4 @@
-"""The command that prints again what a file says of what is slow, without the profile."""
+"""The command that reads the verdict from a timeline, without the profile."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from timeline.reports.filed_verdict import DamagedVerdictError, FiledVerdict
 
 
 def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
-    """Read what a timeline says of what is slow, or a comparison of what changed.
+    """Read the verdict in a timeline: what is slow, or in a comparison what changed.
 
-    No more of the file is read than its beginning, and nothing of the profile.
+    Only the beginning of the file is read; the profile is not needed.
 
     Args:
-        path: a file that `export` or `compare` wrote, whatever it is called now.
+        path: a file that `export` or `compare` wrote, under any name.
 
     Raises:
-        SourceError: it cannot be read, is damaged, was written by another program, or by a version
-            of this one that did not put a verdict into files.
+        SourceError: it cannot be read, is damaged, or was written by another program, or by a
+            version of tlexport that put no verdict into files.
     """
     file = Path(path)
     if file.is_dir():

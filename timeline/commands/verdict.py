@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 class Answer:
     """The figures of a selection, the verdict, and notes on what was read.
 
-    see_why: the command that shows why, empty if none does.
+    see_why: the command that shows why, "" if nothing is slow.
     """
 
     kind: Kind
@@ -45,13 +45,13 @@ class Answer:
         figures: Figures,
         notes: tuple[str, ...],
     ) -> Answer:
-        """Return the verdict on figures of a profile."""
+        """Return the answer that figures of a selection give."""
         verdict = Verdict.of(figures)
         command, verdict = see_why(profile.path, selection, kind, profile.reading, verdict)
         return cls(kind, figures, verdict, command, notes)
 
     def filed(self) -> FiledVerdict:
-        """Return the verdict as files carry it."""
+        """Return the verdict in the form in which files contain it."""
         return FiledVerdict.of_export(
             __version__, self.kind.value, self.verdict, self.figures, self.see_why, self.notes
         )
@@ -64,20 +64,20 @@ def find_verdict(
     selection: Selection | None = None,
     **keywords: Unpack[VerdictKeywords],
 ) -> FiledVerdict:
-    """Say what is slow in a profile: what `export` would say of it, without drawing anything.
+    """Return what is slow in a profile: the verdict of `export`, without drawing anything.
 
-    What readers have to say, and records that cannot be read, are a TimelineWarning.
+    Warnings of readers, and records that cannot be read, become a TimelineWarning.
 
     Args:
-        profile: one that is open, or a path as for `open_profile`.
-        selection: which part; all if not given. Or its keywords instead:
+        profile: an open profile, or a path as for `open_profile`.
+        selection: a part of the profile, all by default. Or pass its keywords instead:
         ranks, graphs, steps, window: as for a Selection.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: how a
-            path is opened; see `open_profile`. A profile that is open has its own.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
+            `open_profile`, if a path is passed; an open profile has its own.
 
     Raises:
-        TimelineError: something selected is not there, or a file cannot be read.
+        TimelineError: something selected does not exist, or a file cannot be read.
     """
     return answer(profile, selection, keywords).filed()
 
@@ -87,11 +87,11 @@ def answer(
     selection: Selection | None,
     keywords: VerdictKeywords,
 ) -> Answer:
-    """Return what `find_verdict` returns, with its figures."""
+    """Return the verdict like `find_verdict`, together with its figures."""
     with open_if_path(profile, keywords) as source:
         source.check_open()
-        asked = Questions(causes=keywords.get("causes", True))
-        measured = source._measure(selection, keywords, asked)
+        questions = Questions(causes=keywords.get("causes", True))
+        measured = source._measure(selection, keywords, questions)
         chosen = source._chosen(selection, keywords)
         notes = (*source.notes, *measured.notes)
         return Answer.of(source, chosen, Kind.SUMMARY, measured.figures, notes)

@@ -1,4 +1,4 @@
-"""Comparison of two runs, in all, by step, rank and operator, and its gate."""
+"""Comparison of two runs: in total, by step, rank and operator, and a gate for CI."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from timeline.analysis.work.work_classes import tells_vector
+from timeline.analysis.work.work_classes import distinguish_vector
 from timeline.columns.columns import Int64
 from timeline.comparison.pairs import (
     MOST_MODULES,
     ONE_RUN_ONLY,
     OperatorNames,
     RunOperators,
+    missing_in_one_run,
     pair_framework_operators,
     pair_modules,
     pair_operator_memory,
     pair_operators,
     pair_peaks,
     pair_sums,
-    told_by_one_run,
 )
 from timeline.comparison.parts import (
     EXPOSED,
@@ -47,19 +47,19 @@ from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import slowest_rank_of_each_step
 
 LEAST_STEPS = 5
-"""Minimum number of steps of a run for quartiles that separate a change from noise."""
+"""Minimum number of steps of a run whose quartiles distinguish a change from noise."""
 
 
 @dataclass(frozen=True)
 class Gate:
     """A check that the median step did not become longer by more than a limit.
 
-    limit: the share that is allowed. ratio: the median step of the new run as a multiple of that of
-    the base, None where a run holds nothing. separated: whether the quartiles of the new run lie
-    above those of the base; None where a run has fewer than `LEAST_STEPS` steps. failed: whether
-    the run is slower than allowed; never where a run has too few steps for quartiles. base_ns,
-    new_ns: the medians; base_steps, new_steps: of how many steps. Where a run has no steps at all,
-    these are 0, and times are from end to end, whose ratio decides alone.
+    limit: allowed increase, as a share. ratio: median step of the new run / that of the base, None
+    if a run holds nothing. separated: whether the first quartile of the new run exceeds the third
+    of the base, None if a run has fewer than `LEAST_STEPS` steps. failed: whether the new run is
+    slower than allowed; False if a run has too few steps for quartiles. base_ns, new_ns: the
+    medians. base_steps, new_steps: number of steps. If a run has no steps, these are 0, times are
+    from end to end, and only their ratio counts.
     """
 
     limit: float
@@ -73,23 +73,24 @@ class Gate:
 
     @classmethod
     def of(cls, limit: float, base_ns: Int64, new_ns: Int64, whole_ns: tuple[int, int]) -> Gate:
-        """Judge the times of the steps of both runs.
+        """Compare the times of the steps of both runs with the limit.
 
         Args:
+            limit: allowed increase, as a share.
             base_ns, new_ns: (n,) and (k,) times of steps.
-            whole_ns: of both runs from end to end, which count where a run has no steps.
+            whole_ns: times of both runs from end to end, used if a run has no steps.
         """
         counts = (len(base_ns), len(new_ns))
         if not all(counts):
-            return cls._judged(limit, *whole_ns, None, (0, 0))
+            return cls._decide(limit, *whole_ns, None, (0, 0))
         separated = None
         if min(counts) >= LEAST_STEPS:
             separated = bool(np.quantile(new_ns, 0.25) > np.quantile(base_ns, 0.75))
         medians_ns = (int(np.median(base_ns)), int(np.median(new_ns)))
-        return cls._judged(limit, *medians_ns, separated, counts)
+        return cls._decide(limit, *medians_ns, separated, counts)
 
     @classmethod
-    def _judged(
+    def _decide(
         cls, limit: float, base_ns: int, new_ns: int, separated: bool | None, steps: tuple[int, int]
     ) -> Gate:
         ratio = new_ns / base_ns if base_ns and new_ns else None
@@ -99,7 +100,7 @@ class Gate:
 
     @property
     def warning(self) -> str:
-        """Return what to know about the basis of the judgement, empty if there is nothing."""
+        """Return a warning about the basis of the result, empty for none."""
         if self.ratio is None:
             return "the gate is open: a run holds nothing that it could judge."
         if not self.base_steps:
@@ -113,7 +114,7 @@ class Gate:
         return ""
 
     def sentence(self) -> str:
-        """Return the judgement as a sentence."""
+        """Return the result as a sentence."""
         limit = f"{100 * self.limit:g}%"
         if self.ratio is None:
             return f"Gate of {limit}: a run holds nothing that it could judge."
@@ -147,7 +148,7 @@ class Gate:
 
 _RUNS = ("base", "new")
 _NO_TIMES: Int64 = np.empty(0, np.int64)
-_NAMES_AS_TOLD = OperatorNames()
+_UNCHANGED_NAMES = OperatorNames()
 
 
 def _no_table() -> Any:
@@ -162,33 +163,35 @@ def _no_times() -> Any:
 class Comparison:
     """Two runs side by side; times are sums over all ranks, divided by the steps of all ranks.
 
-    So they hold what lies between steps too, and runs of other lengths and numbers of ranks
-    compare; where a rank has no steps, sums of both runs are divided by their ranks.
+    They include the time between steps, and runs of different lengths and numbers of ranks can be
+    compared. If any rank has no steps, sums of both runs are divided by their number of ranks
+    instead (per_step is False).
 
-    overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked where a run
-    does not tell; then classes of device work, see `pair_classes`. causes: the metrics that have no
-    parts, which together are the whole: cause, part_of and the times, what changed most first.
-    steps: a row per step in order, its period on the rank where it took longest: base_graph,
-    base_step, base_rank, new_graph, new_step, new_rank, base_ns, new_ns, delta_ns. ranks: those of
-    both runs: rank, base_ns, new_ns, delta_ns. operators, collectives: see `pair_operators`.
+    overall: metric, part_of (another metric, or ""), base_ns, new_ns, delta_ns, masked if a run
+    does not record it; then classes of device work, see `pair_classes`. causes: the metrics that
+    have no parts, which add up to the whole: cause, part_of and the times, the largest change
+    first. steps: a row per step in order, with the period on the rank where it took longest:
+    base_graph, base_step, base_rank, new_graph, new_step, new_rank, base_ns, new_ns, delta_ns.
+    ranks: ranks of both runs: rank, base_ns, new_ns, delta_ns. operators, collectives: see
+    `pair_operators`.
 
-    See `pair_sums` for: waiting, by the rank that was waited for (waited_for_rank, masked where it
-    is only some rank); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
+    The following are results of `pair_sums`: waiting, by the rank waited for (waited_for_rank,
+    masked if unknown); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
     copies, by task; hccl_tasks, by the kind of collective and the task in it; launchers, by the
-    operator of the framework that launched what ran (launched_by), and phase. memory: see
-    `pair_peaks`.
+    framework operator that launched the work (launched_by), and phase. memory: see `pair_peaks`.
 
-    rank_causes: of the rank for which others wait much longer or less, what changed besides: rank,
-    and the columns of causes. frequencies: of the AI cores of each rank while they compute: rank,
-    base_mhz, new_mhz.
+    rank_causes: changes on the rank to which most of the change in waiting is due: rank, and the
+    columns of causes. frequencies: of the AI cores of each rank while they compute: rank, base_mhz,
+    new_mhz.
 
     framework_operators, operator_memory, modules: see `pair_framework_operators`,
     `pair_operator_memory` and `pair_modules`.
 
-    in_one_run: of operators and collectives, how many rows ran in one run only; row_counts: how
-    many rows steps and ranks have; a file keeps those where it leaves rows out. warnings: in what
-    the runs do not match. ranks_of_runs: how many of each did anything.
-    base_steps_ns, new_steps_ns: the times of all steps of each run.
+    in_one_run: number of rows of operators and collectives that ran in one run only. row_counts:
+    number of rows of steps, ranks and modules; a file keeps these numbers even if it leaves rows
+    out. warnings: sentences on differences between the runs that limit the comparison.
+    ranks_of_runs: number of ranks with device work in each. base_steps_ns, new_steps_ns: times of
+    all steps of each run.
     """
 
     overall: Table
@@ -226,20 +229,20 @@ class Comparison:
         new_steps_ns: Int64 = _NO_TIMES,
         *,
         causes_alike: bool = True,
-        names: OperatorNames = _NAMES_AS_TOLD,
+        names: OperatorNames = _UNCHANGED_NAMES,
     ) -> Comparison:
         """Compare two runs.
 
         Args:
-            base_steps_ns, new_steps_ns: the times of steps, see `longest_periods_ns`.
-            causes_alike: whether both runs tell as much of why devices idle, so that it compares.
-            names: what operators and modules of the framework are called.
+            base_steps_ns, new_steps_ns: times of steps, see `longest_periods_ns`.
+            causes_alike: whether causes of idle time are recorded alike and can be compared.
+            names: names by which operators and modules of the framework are compared.
         """
         sides = (base, new)
         per_step = all(_has_steps(side) for side in sides)
         counts = [_counts(side, per_step=per_step) for side in sides]
         shares = (_share(counts[0]), _share(counts[1]))
-        vector_known = tells_vector(*(side.operators["core"].tolist() for side in sides))
+        vector_known = distinguish_vector(*(side.operators["core"].tolist() for side in sides))
         operators, collectives = (
             pair_operators(
                 *(
@@ -276,7 +279,7 @@ class Comparison:
             per_step,
             (
                 *_warnings(sides, counts),
-                *told_by_one_run(launching, in_modules),
+                *missing_in_one_run(launching, in_modules),
                 *_left_out(modules),
             ),
             waiting,
@@ -299,7 +302,7 @@ class Comparison:
             base_steps_ns,
             new_steps_ns,
             {
-                name: sum(how == ONE_RUN_ONLY for how in table["matched"].tolist())
+                name: table["matched"].tolist().count(ONE_RUN_ONLY)
                 for name, table in (("operators", operators), ("collectives", collectives))
                 if len(table)
             },
@@ -311,7 +314,7 @@ class Comparison:
 
     @property
     def whole(self) -> dict[str, Any]:
-        """Return the row of the whole in `parts`."""
+        """Return the row of `parts` for the whole."""
         return next(row for row in self.parts.to_dicts() if row["metric"] == WHOLE)
 
     @property
@@ -320,7 +323,7 @@ class Comparison:
         return select_parts(self.overall)
 
     def sentences(self) -> Iterator[str]:
-        """Return what changed: causes first, by size, then what explains them."""
+        """Yield sentences on what changed: causes by size, then details of them."""
         return sentences_of(self)
 
     def all_operators(self) -> Table:
@@ -352,13 +355,13 @@ def _rank_causes(
     *,
     causes_alike: bool,
 ) -> Table:
-    """Return what changed on the rank to which most of the change in waiting is due, if any."""
+    """Return the changes on the rank to which most of the change in waiting is due, if any."""
     rank = most_waited_for(waiting)
     if rank is None or not all(rank in steps_of_rank for steps_of_rank in counts):
         return Table({})
     own = (figures_of_rank(sides[0], rank), figures_of_rank(sides[1], rank))
     shares = (1 / max(1, counts[0][rank]), 1 / max(1, counts[1][rank]))
-    vector_known = tells_vector(*(side.operators["core"].tolist() for side in own))
+    vector_known = distinguish_vector(*(side.operators["core"].tolist() for side in own))
     parts = overall_parts(own, shares, vector_known=vector_known, causes_alike=causes_alike)
     causes = causes_of(parts)
     is_own = (causes["part_of"] != EXPOSED) & (causes["cause"] != EXPOSED)
@@ -367,18 +370,18 @@ def _rank_causes(
 
 
 def most_waited_for(waiting: Table) -> int | None:
-    """Return the rank by which more than half of all waiting changed, in the same direction."""
+    """Return the rank that accounts for more than half of the change in waiting, None for none."""
     known = [row for row in waiting.to_dicts() if row["waited_for_rank"] is not None]
     most = max(known, key=lambda row: abs(row["delta_ns"]), default=None)
     all_ns = int(waiting["delta_ns"].sum()) if len(waiting) else 0
-    # Of two ranks that changed places, waiting may have changed by nothing in all.
+    # The change may be 0 in total if two ranks changed places.
     if most is None or not all_ns or 2 * most["delta_ns"] / all_ns <= 1:
         return None
     return int(most["waited_for_rank"])
 
 
 def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:
-    """Return the remark on the one rank that waiting changed for, in the run that waits longer."""
+    """Return a remark on the rank for which waiting changed, in the run with the longer waits."""
     rank = most_waited_for(comparison.waiting)
     if rank is None:
         return {}
@@ -388,39 +391,39 @@ def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:
 
 
 def _frequencies(sides: tuple[Figures, Figures]) -> Table:
-    found = [
-        {row["rank"]: row["frequency_mhz"] for row in side.computing_causes.to_dicts()}
+    known = [
+        {
+            row["rank"]: row["frequency_mhz"]
+            for row in side.computing_causes.to_dicts()
+            if row["frequency_mhz"] is not None
+        }
         for side in sides
     ]
-    both = [
-        rank
-        for rank in sorted(found[0].keys() & found[1].keys())
-        if found[0][rank] is not None and found[1][rank] is not None
-    ]
-    columns = [np.array([of_run[rank] for rank in both], np.float64) for of_run in found]
+    both = sorted(known[0].keys() & known[1].keys())
+    columns = [np.array([of_run[rank] for rank in both], np.float64) for of_run in known]
     return Table({"rank": np.array(both, np.int64), "base_mhz": columns[0], "new_mhz": columns[1]})
 
 
 def _used(figures: Figures) -> Table:
-    """Return the overlap of the ranks that did anything."""
+    """Return the rows of overlap of ranks with device work."""
     return figures.overlap.take(figures.overlap["span_ns"] > 0)
 
 
 def _step_counts(figures: Figures) -> dict[int, int]:
-    """Return how many steps of each rank hold device work."""
+    """Return the number of steps with device work, by rank."""
     ranks_of_steps = figures.steps["rank"][~np.ma.getmaskarray(figures.steps["span_ns"])]
     ranks, counts = np.unique(ranks_of_steps, return_counts=True)
     return dict(zip(ranks.tolist(), counts.tolist(), strict=True))
 
 
 def _has_steps(figures: Figures) -> bool:
-    """Return whether each rank that did anything has steps."""
+    """Return whether each rank with device work has steps with device work."""
     used = set(_used(figures)["rank"].tolist())
     return bool(used) and used <= _step_counts(figures).keys()
 
 
 def _counts(figures: Figures, *, per_step: bool) -> dict[int, int]:
-    """Return the divisor of the times of each rank that did anything."""
+    """Return the divisor of times, by rank with device work: its steps, or 1."""
     ranks = _used(figures)["rank"].tolist()
     counts = _step_counts(figures) if per_step else dict.fromkeys(ranks, 1)
     return {rank: counts[rank] for rank in ranks}
@@ -433,23 +436,23 @@ def _share(counts: dict[int, int]) -> float:
 def _run_operators(
     figures: Figures, share: float, communication: int, *, vector_known: bool
 ) -> RunOperators:
-    """Return the operators, or the collectives, of one run; names from HCCL are only counters."""
+    """Return the operators, or the collectives, of one run.
+
+    Names of collectives that HCCL numbers are dropped, as they do not match between runs.
+    """
     chosen = figures.operators["communication"] == communication
     table = figures.operators.take(chosen)
     classes = None
     if communication:
-        names = ["" if name.startswith(_COUNTED) else name for name in table["name"].tolist()]
+        names = ["" if name.startswith("hcom_") else name for name in table["name"].tolist()]
         table = Table({**table.columns, "name": np.array(names, object)})
     else:
         classes = classes_of(table, vector_known=vector_known)
     if not len(figures.lengths):
         return RunOperators(table, share, classes)
     row = np.cumsum(chosen) - 1
-    its = figures.lengths.take(chosen[figures.lengths["operator"]])
-    return RunOperators(table, share, classes, row[its["operator"]], its["length_ns"])
-
-
-_COUNTED = "hcom_"
+    lengths = figures.lengths.take(chosen[figures.lengths["operator"]])
+    return RunOperators(table, share, classes, row[lengths["operator"]], lengths["length_ns"])
 
 
 def _steps(base: Figures, new: Figures) -> Table:
@@ -489,22 +492,22 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
 
 
 def _left_out(modules: Table) -> Iterator[str]:
-    """Return how many modules a comparison has no room for."""
+    """Yield a sentence on modules that a comparison leaves out."""
     if len(modules) > MOST_MODULES:
         yield (
             f"of {format_count(len(modules), 'row')} of modules, the {MOST_MODULES} that changed "
-            "most are told."
+            "most are kept."
         )
 
 
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:
-    """Yield how the runs do not match, so that people know what is compared."""
+    """Yield sentences on differences between the runs that limit the comparison."""
     ranks = [set(steps_of_rank) for steps_of_rank in counts]
     for run, of_run, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
         if not of_run:
             yield f"{run}: holds no device records of the selection."
         elif other and of_run - other:
-            yield f"{run}: {_spelled(of_run - other)} in this run only, and in its means."
+            yield f"{run}: {_ranks_are(of_run - other)} in this run only, and in its means."
     if not all(ranks):
         return
     steps = [len(slowest_rank_of_each_step(side.steps)) for side in sides]
@@ -512,16 +515,16 @@ def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> I
         without = set(_used(figures)["rank"].tolist()) - _step_counts(figures).keys()
         if without:
             yield (
-                f"{run}: {_spelled(without)} without steps, so times of both runs are the mean of "
-                "a rank; they compare where both runs did the same work."
+                f"{run}: {_ranks_are(without)} without steps, so times of both runs are means per "
+                "rank; they can be compared only if both runs did the same work."
             )
     if all(steps) and steps[0] != steps[1]:
-        counts_told = " and ".join(format_count(count, "step") for count in steps)
+        both = " and ".join(format_count(count, "step") for count in steps)
         yield (
-            f"the runs have {counts_told}: the first {min(steps)} of both are compared one by "
-            "one, in order; means are of all."
+            f"the runs have {both}: the first {min(steps)} of both are compared one by one, in "
+            "order; means are of all."
         )
 
 
-def _spelled(ranks: set[int]) -> str:
+def _ranks_are(ranks: set[int]) -> str:
     return f"rank {format_ids(ranks)} is" if len(ranks) == 1 else f"ranks {format_ids(ranks)} are"

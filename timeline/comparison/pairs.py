@@ -1,4 +1,4 @@
-"""Rows of two runs, paired by what they are of: sums, peaks, operators and modules."""
+"""Rows of two runs, paired by equal keys: sums, peaks, operators and modules."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ from timeline.columns.group_by import quartiles_by_group
 from timeline.tables.table import Table
 
 MOST_MODULES = 2000
-"""Rows of modules that a comparison keeps, those that changed most; the rest is counted."""
+"""Maximum number of modules that a comparison keeps, those that changed most; others are counted.
+"""
 ONE_RUN_ONLY = "one run only"
-"""How an operator is matched of which the other run has none, not even of its type."""
+"""Match of an operator whose type does not occur in the other run."""
 SPREAD = ("q1_ns", "median_ns", "q3_ns", "deviation_ns")
-"""Quartiles and standard deviation of the single times that an operator ran."""
+"""Quartiles and standard deviation of the durations of single runs of an operator."""
 _RUNS = ("base", "new")
 _Key = tuple[Any, ...]
 _Sides = tuple[Table, Table]
@@ -32,8 +33,8 @@ _Shares = tuple[float, float]
 class _Joined:
     """An outer join of two runs.
 
-    names: of the columns of keys. keys: in order. sums: of each run by key, a sum per value.
-    numbers: the columns of keys that are numbers.
+    names: names of the key columns. keys: all keys, sorted. sums: for each run, a list of sums by
+    key, one per value column. numbers: names of the key columns that hold numbers.
     """
 
     names: Sequence[str]
@@ -49,9 +50,9 @@ class _Joined:
         values: Sequence[str],
         key: Callable[[_Key], _Key] = tuple,
     ) -> _Joined:
-        """Sum the values of the rows of each run that have equal keys; masked ones are equal.
+        """Sum the values of rows with equal keys in each run; masked keys are equal.
 
-        key: renames the key of a row.
+        key: maps the key of a row to the key to join by.
         """
         sums: list[dict[_Key, list[int]]] = []
         for side in sides:
@@ -66,14 +67,17 @@ class _Joined:
         return cls(names, keys, sums, frozenset(names if filled else ()) - texts)
 
     def key_columns(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the columns of keys."""
+        """Return the key columns."""
         return {
             name: _key_column([key[at] for key in self.keys], is_number=name in self.numbers)
             for at, name in enumerate(self.names)
         }
 
     def change(self, name: str, at: int, shares: _Shares = (1, 1)) -> dict[str, Int64]:
-        """Return a value of both runs, multiplied by the share of each, and their difference."""
+        """Return columns of a value in both runs, times the share of each run, and of its change.
+
+        name: suffix of the columns. at: position of the value.
+        """
         base, new = (
             np.array(
                 [round(run[key][at] * share) if key in run else 0 for key in self.keys], np.int64
@@ -105,7 +109,7 @@ def _key_column(values: Sequence[Any], *, is_number: bool) -> npt.NDArray[Any]:
 
 
 def _by_change(columns: dict[str, npt.NDArray[Any]], *names: str) -> Table:
-    """Return the rows whose first column, and then the next, changed most first."""
+    """Return the rows by absolute change in the named columns, largest first."""
     order = np.lexsort([-np.abs(columns[name]) for name in reversed(names)])
     return Table(columns).take(order)
 
@@ -118,16 +122,16 @@ def pair_sums(
     time: str = "total_ns",
     counts: Sequence[str] = ("count",),
 ) -> Table:
-    """Sum rows of both runs that are equal in all keys; what changed most first.
+    """Sum rows of both runs with equal keys, the largest change first.
 
     Args:
-        keys: columns; what is masked in one is equal to what is masked.
-        shares: what the times of each run are multiplied by.
-        time: the column of times. counts: columns that are summed as they are.
+        keys: columns; masked values are equal.
+        shares: factors for the times of each run.
+        time: the column of times. counts: columns that are summed without a factor.
 
     Returns:
-        the keys; of each count base_ and new_; base_ns, new_ns and delta_ns. Empty where neither
-        run has a row.
+        the keys; for each count, base_ and new_; base_ns, new_ns and delta_ns. Empty if neither run
+        has a row.
     """
     joined = _Joined.of(sides, keys, (time, *counts))
     columns = joined.key_columns()
@@ -139,19 +143,22 @@ def pair_sums(
 
 
 def pair_peaks(sides: _Sides, keys: Sequence[str], peak: str) -> Table:
-    """Return the largest value of each run by keys, strings or None, which layouts spell apart.
+    """Return the largest value of each run by keys, which are strings or None.
+
+    Keys that differ only in case, or in slashes for spaces, are equal, as layouts write them
+    differently.
 
     Returns:
-        the keys, base_bytes, new_bytes and delta_bytes, masked where a run has no such row.
+        the keys, base_bytes, new_bytes and delta_bytes, masked if a run has no such row.
     """
     runs: list[dict[_Key, int]] = []
     names: dict[_Key, _Key] = {}
     for side in sides:
         peaks: dict[_Key, int] = {}
         for key, (value,) in _rows(side, keys, (peak,)):
-            plain = tuple((text or "").replace("/", " ").casefold() for text in key)
-            names.setdefault(plain, key)
-            peaks[plain] = max(peaks.get(plain, 0), value)
+            normalized = tuple((text or "").replace("/", " ").casefold() for text in key)
+            names.setdefault(normalized, key)
+            peaks[normalized] = max(peaks.get(normalized, 0), value)
         runs.append(peaks)
     base, new = (
         np.ma.masked_equal(np.array([peaks.get(key, -1) for key in names], np.int64), -1)
@@ -164,14 +171,13 @@ def pair_peaks(sides: _Sides, keys: Sequence[str], peak: str) -> Table:
 
 
 def pair_framework_operators(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
-    """Return the operators that are shown of both runs, by name; what changed most first.
+    """Pair the framework operators of both runs by name, the largest change first.
 
-    sides: rows of FRAMEWORK_OPERATORS. shares: what times of each run are multiplied by.
+    sides: rows of FRAMEWORK_OPERATORS. shares: factors for the times of each run.
 
     Returns:
-        name, shapes (None if operators are not split by them), and of each run count and ns, with
-        what they differ by: base_count, new_count, delta_count, base_ns, new_ns, delta_ns. Empty if
-        either run has no operators.
+        name, shapes (None if operators are not split by them), base_count, new_count, delta_count,
+        base_ns, new_ns and delta_ns. Empty if either run has no operators.
     """
     both = _both(sides, all(map(len, sides)))
     joined = _Joined.of(both, ("name", "shapes"), ("count", "total_ns"), names.operator_key)
@@ -182,12 +188,12 @@ def pair_framework_operators(sides: _Sides, shares: _Shares, names: OperatorName
 
 
 def pair_operator_memory(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
-    """Return what the operators that are shown allocated, by name; what changed most first.
+    """Pair the allocations of framework operators of both runs by name, the largest change first.
 
     Returns:
-        name, and of each run, with what they differ by: count (of operators), bytes (what they and
-        those inside allocated), held_ns (how long each allocation was held, summed). Bytes and
-        times are multiplied by the shares. Empty where either run has no allocations.
+        name, and with the prefixes base_, new_ and delta_: count (of operators), bytes (allocated
+        by them and operators inside them), held_ns (sum of the time that each allocation was held).
+        Bytes and times are multiplied by the shares. Empty if either run has no allocations.
     """
     both = _both(sides, all(len(side) and side["allocates"].any() for side in sides))
     key = replace(names, with_shapes=False).operator_key
@@ -202,13 +208,13 @@ def pair_operator_memory(sides: _Sides, shares: _Shares, names: OperatorNames) -
 
 
 def pair_modules(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
-    """Return the modules of both runs, by path and direction; what changed most first.
+    """Pair the modules of both runs by path and direction, the largest change first.
 
-    sides: rows of FRAMEWORK_MODULES.
+    sides: rows of FRAMEWORK_MODULES. shares: factors for the times of each run.
 
     Returns:
-        path, direction, class (of the module), and of each run, with what they differ by: self_ns
-        and total_ns. Empty where either run has no modules.
+        path, direction, class (of the module), and with the prefixes base_, new_ and delta_:
+        self_ns and total_ns. Empty if either run has no modules.
     """
     joined = _Joined.of(
         _both(sides, all(map(len, sides))),
@@ -228,22 +234,22 @@ def pair_modules(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
 
 
 def _both(sides: _Sides, are_recorded: bool) -> _Sides:
-    """Return the tables of both runs, empty ones where not both record what is compared."""
+    """Return the tables of both runs, or empty ones unless both runs record the data."""
     return sides if are_recorded else (Table({}), Table({}))
 
 
-def told_by_one_run(operators: _Sides, modules: _Sides) -> Iterator[str]:
-    """Yield why tables of operators, their memory or modules are empty where one run has them.
+def missing_in_one_run(operators: _Sides, modules: _Sides) -> Iterator[str]:
+    """Yield sentences on framework operators, their memory and modules that only one run records.
 
     operators, modules: rows of FRAMEWORK_OPERATORS and FRAMEWORK_MODULES.
     """
-    told = [_topics(*side) for side in zip(operators, modules, strict=True)]
-    for run, own, other in zip(_RUNS, told, reversed(told), strict=True):
+    recorded = [_topics(*side) for side in zip(operators, modules, strict=True)]
+    for run, own, other in zip(_RUNS, recorded, reversed(recorded), strict=True):
         missing = [topic for topic in other if topic not in own]
         if missing:
-            # Without operators there is nothing that could have had the others.
+            # Without operators, a run cannot have their memory or modules either.
             topics = missing[:1] if not own else missing
-            yield f"{run}: tells no {' and no '.join(topics)}, so these are not compared."
+            yield f"{run}: has no {' and no '.join(topics)}, so these are not compared."
 
 
 def _topics(operators: Table, modules: Table) -> list[str]:
@@ -259,9 +265,9 @@ def _topics(operators: Table, modules: Table) -> list[str]:
 class RunOperators:
     """Operators of one run.
 
-    table: type, name, shapes, count and total_ns. share: what its times are multiplied by. classes:
-    (n,) strings, see `computing_class`. operator, length_ns: (k,) how long each row of the table
-    took each time, in any order; without rows where that is not recorded.
+    table: (n,) rows with type, name, shapes, count and total_ns. share: factor for its times.
+    classes: (n,) strings, see `computing_class`. operator, length_ns: (k,) row and duration of
+    single runs, in any order; None if they are not recorded.
     """
 
     table: Table
@@ -272,20 +278,19 @@ class RunOperators:
 
 
 _OperatorPair = tuple[str, _Key, list[int], list[int]]
-"""The match, the key, and the rows of both runs."""
+"""How the pair matches, its key, and its rows in both runs."""
 
 
 def pair_operators(base: RunOperators, new: RunOperators) -> Table:
-    """Match by name and shapes, else by name, by type and shapes, or by type.
+    """Match operators by name and shapes, else by name, by type and shapes, or by type.
 
-    Rows come with the largest regression first.
-
-    Every operator of both runs is in exactly one row, so that totals stay what they are. Names
-    match of one type first, and then of any, because one run may tell other types: its own.
+    Every operator of both runs is in exactly one row, so that totals do not change. Names are
+    matched within a type first, then across types, as runs on other devices have other types.
 
     Returns:
         matched, type, name, shapes, base_count, new_count, base_ns, new_ns, delta_ns; the columns
-        of SPREAD for each run, of single times, masked where it has none; and its class.
+        of SPREAD for each run, masked if it has no single durations; and the class. The largest
+        regression comes first.
     """
     pairs = _operator_pairs(_rows_by_key(base.table), _rows_by_key(new.table))
     columns: dict[str, npt.NDArray[Any]] = {
@@ -315,10 +320,10 @@ def pair_operators(base: RunOperators, new: RunOperators) -> Table:
 
 
 def _spread(name: str, run: RunOperators, pair: Int64, pairs: int) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of SPREAD of one run; pair: of each row of its table."""
-    nothing = np.empty(0, np.int64)
-    operator = nothing if run.operator is None else run.operator
-    lengths_ns = nothing if run.length_ns is None else run.length_ns
+    """Return the columns of SPREAD of one run; pair: (n,) pair of each row of its table."""
+    none = np.empty(0, np.int64)
+    operator = none if run.operator is None else run.operator
+    lengths_ns = none if run.length_ns is None else run.length_ns
     spread = quartiles_by_group(pair[operator], lengths_ns, pairs)
     columns = (spread.first, spread.median, spread.third, spread.deviation)
     return {
@@ -328,7 +333,7 @@ def _spread(name: str, run: RunOperators, pair: Int64, pairs: int) -> dict[str, 
 
 
 def _class(runs: tuple[RunOperators, RunOperators], rows: Sequence[list[int]]) -> str:
-    """Return the class of a pair, that of its first operator."""
+    """Return the class of the first operator of a pair, empty if unknown."""
     for run, of_run in zip(runs, rows, strict=True):
         if of_run and run.classes is not None:
             return str(run.classes[of_run[0]])
@@ -343,13 +348,14 @@ _MATCHES = (
     ("type and shapes", (True, False, True)),
     ("type", (True, False, False)),
 )
-"""What of a key must be equal, ever less."""
+"""Ways to match operators, strictest first: a name, and which parts of the key must be equal."""
 
 
 def _operator_pairs(base: dict[_Key, list[int]], new: dict[_Key, list[int]]) -> list[_OperatorPair]:
-    """Match by ever less: what is left of both runs is summed by it before it is matched.
+    """Match operators in each way of _MATCHES, in turn, among those not matched before.
 
-    A name may hold a number that changes from run to run, and a layout may not tell shapes.
+    Names alone may not match, as they may hold a number that changes from run to run; shapes may
+    not, as some layouts do not record them.
     """
     pairs = list[_OperatorPair]()
     for match, parts in _MATCHES:
@@ -369,7 +375,10 @@ def _operator_pairs(base: dict[_Key, list[int]], new: dict[_Key, list[int]]) -> 
 
 
 def _reduce(key: _Key, parts: Sequence[bool]) -> _Key | None:
-    """Return a part of a key, None if its name or its shapes are empty but needed."""
+    """Return a key with other parts emptied, None if a needed name or shapes are empty.
+
+    parts: whether the type, name and shapes are needed.
+    """
     if any(needed and not text for needed, text in zip(parts[1:], key[1:], strict=True)):
         return None
     return tuple(text if needed else "" for needed, text in zip(parts, key, strict=True))
@@ -455,18 +464,18 @@ NPU_NAMES: Mapping[str, str] = {
     "aten::_fused_adam_": "npu::npu_apply_adam",
     "aten::_fused_adamw_": "npu::npu_apply_adam_w",
 }
-"""By what CUDA and ROCm call an operator, what torch_npu calls the one that does its work."""
+"""Names of operators on CUDA and ROCm, and of the torch_npu operator that does the same work."""
 
 _OPTIMIZER = re.compile(r"(Optimizer\.(?:step|zero_grad)#)(?:Npu)?(?:Fused)?(\w+)(\.\w+)")
-"""PyTorch puts this around each step of an optimizer, of whichever class."""
+"""Annotation of PyTorch around each step of an optimizer, with its class."""
 _LIBRARIES = (("nccl:", "hccl:"), ("rccl:", "hccl:"), ("ProcessGroupNCCL", "ProcessGroupHCCL"))
-"""How names of collectives begin, by library."""
+"""Prefixes of names of collectives on GPUs, and those on NPUs."""
 
 
 def mapped(name: str, custom: Mapping[str, str], *, built_in: bool = True) -> str:
-    """Return the name of an operator where runs are compared.
+    """Return the name by which an operator is compared.
 
-    Optimizers lose what tells apart who fused them, so that both runs find each other.
+    The built-in mapping also removes Npu and Fused from classes of optimizers.
 
     >>> mapped("aten::_flash_attention_forward", {})
     'npu::npu_fusion_attention'
@@ -475,9 +484,9 @@ def mapped(name: str, custom: Mapping[str, str], *, built_in: bool = True) -> st
 
     Args:
         name: as in the profile.
-        custom: names of the user, old to new; they count before those that are built in.
-        built_in: whether names of GPUs become those of NPUs, which is right only where one run
-            is of each: elsewhere it would hide a change of kernels.
+        custom: the user's mapping from old to new names, applied before the built-in one.
+        built_in: whether to map names on GPUs to those on NPUs; only right if one run is on each,
+            as it would hide a change of kernels between runs on GPUs.
     """
     if name in custom:
         name = custom[name]
@@ -494,7 +503,7 @@ def mapped(name: str, custom: Mapping[str, str], *, built_in: bool = True) -> st
 
 
 _NUMBER = re.compile(r"_[0-9]+$")
-"""What PyTorch puts behind the class of a module."""
+"""Suffix that PyTorch adds to the class of a module."""
 
 
 def module_class(name: str) -> str:
@@ -504,11 +513,11 @@ def module_class(name: str) -> str:
 
 @dataclass(frozen=True)
 class OperatorNames:
-    """Names of operators and modules in a comparison.
+    """Names by which operators and modules are compared.
 
-    custom: names of the user, old to new; of modules a whole path, or what is between slashes, or
-    that without its number. between_vendors: names of GPUs become those of NPUs. with_shapes:
-    operators of other shapes are others.
+    custom: the user's mapping from old to new names; for modules of a whole path, of a part between
+    slashes, or of such a part without its number. between_vendors: whether to map names on GPUs to
+    those on NPUs. with_shapes: whether to distinguish operators by shapes.
     """
 
     custom: Mapping[str, str] = field(default_factory=dict)
@@ -516,16 +525,16 @@ class OperatorNames:
     with_shapes: bool = False
 
     def operator(self, name: str) -> str:
-        """Return the name of an operator."""
+        """Return the name by which an operator is compared."""
         return mapped(name, self.custom, built_in=self.between_vendors)
 
     def operator_key(self, key: tuple[Any, ...]) -> tuple[Any, ...]:
-        """Return the name of an operator, and its shapes, None if they split none."""
+        """Return the key of an operator: name, and shapes, None if they are not distinguished."""
         name, shapes = key
         return self.operator(name), shapes if self.with_shapes else None
 
     def path(self, path: str) -> str:
-        """Return the path of a module.
+        """Return the path by which a module is compared.
 
         >>> OperatorNames({"Linear": "Dense", "Net_0": "Model"}).path("Net_0/Linear_3")
         'Model/Dense_3'

@@ -1,4 +1,4 @@
-"""The parts of the time of two runs: the whole, its parts, theirs, and classes of work."""
+"""The parts of the time of two runs: a tree of metrics below the whole, and classes of work."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ COMPUTING, EXPOSED, COPIES, IDLE = (
     "copies",
     "idle",
 )
-"""The metrics that together are the whole."""
+"""The metrics that add up to the whole."""
 AT_ONCE = "overlap of operators"
-"""What classes of computing are more than computing is, because operators run at once; negative."""
+"""Metric of computing less the sum of its classes; negative, as operators may run concurrently."""
 _PARTS = (
     (COMPUTING, "computing_ns"),
     (EXPOSED, "not_overlapped_ns"),
     (COPIES, "copies_ns"),
     (IDLE, "idle_ns"),
 )
-"""What together is the whole, under the names of metrics and of columns."""
+"""The metrics that add up to the whole, and their columns in OVERLAP."""
 _COPIES_AND_IDLE = "copies and idle"
-"""One part if a run does not record copies apart from idle time."""
+"""Metric that replaces both if a run does not separate copies from idle time."""
 WAITING = "waiting for other ranks"
 EXPOSED_WAITING = "waiting"
 _OF_EXPOSED = (EXPOSED_WAITING, "transfer", "waiting or transfer")
-"""The parts of exposed communication; the last is unclassified."""
+"""The parts of exposed communication; the last is not classified."""
 _ALL = (
     (COMPUTING, WHOLE),
     *((name, COMPUTING) for name in CLASSES),
@@ -51,7 +51,7 @@ _ALL = (
     ("communication", ""),
     (WAITING, "communication"),
 )
-"""Metrics, and of what they are part, in order of the report."""
+"""All metrics and what they are part of, in order of the report."""
 _Metric = tuple[str, str]
 
 
@@ -62,36 +62,40 @@ def overall_parts(
     vector_known: bool,
     causes_alike: bool = True,
 ) -> Table:
-    """Return the whole and its parts, as msprof-analyze compare has them in its overall table.
+    """Return the whole and its parts, like the overall table of msprof-analyze compare.
 
-    Computing and exposed communication are unions there too, and classes of
-    computing are sums over operators, which may run at once. What ranks wait for is found from
-    their arrivals here, and from tasks named Notify_Wait there.
+    In both, computing and exposed communication are unions of intervals, and classes of computing
+    are sums over operators, which may run concurrently. Waiting is derived from the arrivals of
+    ranks here, and from tasks named Notify_Wait there.
+
+    shares: factors for the times of each run. vector_known: whether the vector core is known in
+    both runs. causes_alike: whether causes of idle time can be compared.
     """
     copies_apart = all(_knows_copies(side) for side in sides)
     exposed = [_exposed(side) for side in sides]
     with_causes = copies_apart and causes_alike
     idle = [
-        _of_idle(side, told=with_causes) for side in of_all_steps((sides[0].idle, sides[1].idle))
+        _idle_by_cause(side) if with_causes else {}
+        for side in of_all_steps((sides[0].idle, sides[1].idle))
     ]
-    is_told = all(exposed) and any(any(parts.values()) for parts in exposed)
-    told_apart = [
-        of_idle | (of_exposed if is_told else {})
+    with_exposed = all(exposed) and any(any(parts.values()) for parts in exposed)
+    inner_parts = [
+        of_idle | (of_exposed if with_exposed else {})
         for of_idle, of_exposed in zip(idle, exposed, strict=True)
     ]
-    found = [
+    runs = [
         _metrics(side, share, parts, vector_known=vector_known, copies_apart=copies_apart)
-        for side, share, parts in zip(sides, shares, told_apart, strict=True)
+        for side, share, parts in zip(sides, shares, inner_parts, strict=True)
     ]
     names = [
         name
         for name in _ALL
-        if name[0] == WAITING or any(metrics.get(name) is not None for metrics in found)
+        if name[0] == WAITING or any(metrics.get(name) is not None for metrics in runs)
     ]
-    unknown = [[metrics.get(name, 0) is None for name in names] for metrics in found]
+    unknown = [[metrics.get(name, 0) is None for name in names] for metrics in runs]
     columns = [
         np.ma.masked_array([metrics.get(name) or 0 for name in names], mask, np.int64)
-        for metrics, mask in zip(found, unknown, strict=True)
+        for metrics, mask in zip(runs, unknown, strict=True)
     ]
     return Table(
         {
@@ -107,32 +111,35 @@ def overall_parts(
 def _metrics(
     figures: Figures,
     share: float,
-    told_apart: dict[_Metric, int],
+    inner_parts: dict[_Metric, int],
     *,
     vector_known: bool,
     copies_apart: bool,
 ) -> dict[_Metric, int | None]:
-    """Return the metrics of one run, None for unknown ones; told_apart: parts of some."""
+    """Return the metrics of one run, None for unknown ones.
+
+    inner_parts: causes of idle time and parts of exposed communication.
+    """
     overlap = figures.overlap
     sums = {name: int(np.ma.filled(overlap[column], 0).sum()) for name, column in _PARTS}
     if not copies_apart:
-        # Of ranks with tables alone nothing but their sum is known.
+        # Ranks with tables alone only record the sum of both, as free time.
         free_ns = np.ma.filled(overlap["free_ns"], 0)[np.ma.getmaskarray(overlap["idle_ns"])]
         sums[_COPIES_AND_IDLE] = sums.pop(COPIES) + sums.pop(IDLE) + int(free_ns.sum())
-    found = {(name, WHOLE): total_ns for name, total_ns in sums.items()}
+    metrics_ns = {(name, WHOLE): total_ns for name, total_ns in sums.items()}
     operators = rows_where(figures.operators, "communication", 0)
     if len(operators):
         classes = classes_of(operators, vector_known=vector_known).tolist()
         for name, total_ns in zip(classes, operators["total_ns"].tolist(), strict=True):
-            found[name, COMPUTING] = found.get((name, COMPUTING), 0) + total_ns
+            metrics_ns[name, COMPUTING] = metrics_ns.get((name, COMPUTING), 0) + total_ns
         at_once_ns = sums[COMPUTING] - int(operators["total_ns"].sum())
         if at_once_ns:
-            found[AT_ONCE, COMPUTING] = at_once_ns
-    found |= told_apart
-    found[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
-    found["communication", ""] = int(figures.overlap["communication_ns"].sum())
+            metrics_ns[AT_ONCE, COMPUTING] = at_once_ns
+    metrics_ns |= inner_parts
+    metrics_ns[WHOLE, ""] = int(extent_ns(figures.overlap).sum())
+    metrics_ns["communication", ""] = int(figures.overlap["communication_ns"].sum())
     times: dict[_Metric, int | None] = {
-        name: round(total_ns * share) for name, total_ns in found.items()
+        name: round(total_ns * share) for name, total_ns in metrics_ns.items()
     }
     times[WAITING, "communication"] = _waited_ns(figures, share)
     if np.ma.getmaskarray(overlap["idle_ns"]).any():
@@ -140,13 +147,13 @@ def _metrics(
     return times
 
 
-def _of_idle(idle: Table, *, told: bool) -> dict[_Metric, int]:
-    """Return idle time by cause; none if it is not recorded apart from copies."""
-    found: dict[_Metric, int] = {}
-    for row in idle.to_dicts() if told else ():
+def _idle_by_cause(idle: Table) -> dict[_Metric, int]:
+    """Return idle time by cause."""
+    sums_ns: dict[_Metric, int] = {}
+    for row in idle.to_dicts():
         key = IdleCause(row["cause"]).words, IDLE
-        found[key] = found.get(key, 0) + row["total_ns"]
-    return found
+        sums_ns[key] = sums_ns.get(key, 0) + row["total_ns"]
+    return sums_ns
 
 
 def _exposed(figures: Figures) -> dict[_Metric, int]:
@@ -157,27 +164,27 @@ def _exposed(figures: Figures) -> dict[_Metric, int]:
     if exposed_ns and not any(sums_ns):
         return {}
     waiting, transfer, either = ((name, EXPOSED) for name in _OF_EXPOSED)
-    found = {waiting: sums_ns[0], transfer: sums_ns[1]}
+    parts_ns = {waiting: sums_ns[0], transfer: sums_ns[1]}
     rest_ns = exposed_ns - sum(sums_ns)
-    return {**found, either: rest_ns} if rest_ns else found
+    return {**parts_ns, either: rest_ns} if rest_ns else parts_ns
 
 
 def _waited_ns(figures: Figures, share: float) -> int | None:
-    """Return how long ranks waited for others, None if not known, 0 without collectives."""
+    """Return how long ranks waited for others, None if unknown, 0 without communication."""
     waited_ns = int(np.ma.filled(figures.waiting["waited_ns"], 0).sum())
-    told = waited_ns or figures.waiting["shared"].any()
-    if not told and int(figures.overlap["communication_ns"].sum()):
+    is_known = waited_ns or figures.waiting["shared"].any()
+    if not is_known and int(figures.overlap["communication_ns"].sum()):
         return None
     return round(waited_ns * share)
 
 
 def _knows_copies(figures: Figures) -> bool:
-    """Return whether copies are recorded apart from idle time on all ranks."""
+    """Return whether copies are separate from idle time on all ranks."""
     return not np.ma.getmaskarray(figures.overlap["copies_ns"]).any()
 
 
 def causes_of(overall: Table) -> Table:
-    """Return the metrics below the whole that have no parts, what changed most first."""
+    """Return the metrics below the whole that have no parts, the largest change first."""
     rows = overall.to_dicts()
     wholes = {row["metric"]: row["part_of"] for row in rows}
     with_parts = {row["part_of"] for row in rows}
@@ -196,43 +203,40 @@ def causes_of(overall: Table) -> Table:
 
 
 def figures_of_rank(figures: Figures, rank: int) -> Figures:
-    """Return the figures of one rank that parts are made of."""
+    """Return the figures of one rank, for all tables that `overall_parts` uses."""
     names = ("overlap", "operators", "waiting", "exposed", "idle")
     return figures.with_tables(**{name: rows_where(figures[name], "rank", rank) for name in names})
 
 
 def rows_where(table: Table, column: str, value: int) -> Table:
-    """Return the rows that hold a value, none of a table without columns."""
+    """Return the rows with a value in a column; a table without rows may lack the column."""
     return table.take(table[column] == value) if len(table) else table
 
 
 def of_all_steps(tables: tuple[Table, Table]) -> tuple[Table, Table]:
-    """Return the rows of all steps together, if both runs have any; tables by idle cause."""
-    found = [_of_all_steps(table) for table in tables]
-    return (found[0], found[1]) if all(map(len, found)) else (Table({}), Table({}))
-
-
-def _of_all_steps(idle: Table) -> Table:
-    return idle.take(np.ma.getmaskarray(idle["step"])) if len(idle) else idle
+    """Return the rows of the whole selection from two tables of idle time, if both have any."""
+    base, new = (
+        table.take(np.ma.getmaskarray(table["step"])) if len(table) else table for table in tables
+    )
+    return (base, new) if len(base) and len(new) else (Table({}), Table({}))
 
 
 def classes_of(operators: Table, *, vector_known: bool) -> npt.NDArray[Any]:
     """Return the class of each operator."""
-    columns = (operators[name].tolist() for name in ("type", "name", "core"))
-    told = (computing_class(*row, told=vector_known) for row in zip(*columns, strict=True))
-    return np.array([*told], object)
+    rows = zip(*(operators[name].tolist() for name in ("type", "name", "core")), strict=True)
+    return np.array([computing_class(*row, vector_known=vector_known) for row in rows], object)
 
 
 def pair_classes(sides: tuple[Table, Table], shares: tuple[float, float]) -> Table:
     """Return the classes of both runs in order of appearance; none if neither run has any.
 
     Args:
-        sides: rows of WORK_CLASSES. A run has a class if all its ranks have it.
-        shares: what the times of each run are multiplied by.
+        sides: rows of WORK_CLASSES. A class is known for a run if it is for all its ranks.
+        shares: factors for the times of each run.
 
     Returns:
-        metric, part_of (of nothing), base_ns, new_ns and delta_ns; by, base_count and new_count;
-        masked where a run does not tell.
+        metric, part_of (empty), base_ns, new_ns and delta_ns; by, base_count and new_count; masked
+        if unknown for a run.
     """
     runs = [_class_sums(side, share) for side, share in zip(sides, shares, strict=True)]
     rows = []
@@ -256,7 +260,7 @@ _COLUMNS = {
 
 
 def _class_sums(side: Table, share: float) -> dict[tuple[str, str], tuple[int, int] | None]:
-    """Return the count and time of each class over all ranks, None if a rank lacks it."""
+    """Return the count and time of each class over all ranks, None if a rank does not know it."""
     parts: dict[tuple[str, str], list[tuple[int | None, int | None]]] = {}
     for row in side.to_dicts():
         parts.setdefault((row["by"], row["metric"]), []).append((row["count"], row["total_ns"]))
@@ -269,25 +273,25 @@ def _class_sums(side: Table, share: float) -> dict[tuple[str, str], tuple[int, i
 
 
 def with_classes(parts: Table, classes: Table) -> Table:
-    """Return both in one table; rows that are not of a class have no `by` and no counts."""
+    """Return both in one table; rows of parts have no `by` and no counts."""
     names = list(_COLUMNS)[:5]
     columns = {name: join_columns([parts[name], classes[name]]) for name in names}
     for name, kind in list(_COLUMNS.items())[5:]:
-        nothing = np.full(len(parts), "", object) if kind is object else np.zeros(len(parts), int)
-        absent = np.ma.masked_array(nothing, np.ones(len(parts), np.bool_))
+        empty = np.full(len(parts), "", object) if kind is object else np.zeros(len(parts), int)
+        absent = np.ma.masked_array(empty, np.ones(len(parts), np.bool_))
         columns[name] = join_columns([absent, classes[name]])
     return Table(columns)
 
 
 def select_parts(overall: Table) -> Table:
-    """Return the parts of a whole without its classes, and without the columns of classes."""
+    """Return the rows of parts in a table from `with_classes`, without the columns of classes."""
     names = list(_COLUMNS)[:5]
     chosen = overall.take(~are_classes(overall))
     return Table({name: chosen[name] for name in names}) if len(overall.columns) else overall
 
 
 def select_classes(overall: Table, by: str) -> Table:
-    """Return the classes of a whole, by kernel or launch, that either run has."""
+    """Return the classes by kernel or launch in a table from `with_classes` that ran in any run."""
     chosen = are_classes(overall)
     if not chosen.any():
         return Table({})
@@ -296,7 +300,7 @@ def select_classes(overall: Table, by: str) -> Table:
 
 
 def are_classes(overall: Table) -> npt.NDArray[np.bool_]:
-    """Return which rows of a whole are classes; none in files of before there were any."""
+    """Return a mask of rows that are classes; files of older versions have none."""
     if not _COLUMNS.keys() <= overall.columns.keys():
         return np.zeros(len(overall), np.bool_)
     return np.array([by is not None for by in overall["by"].tolist()], np.bool_)

@@ -1,4 +1,4 @@
-"""Sentences of a comparison: the causes of a change by size, then details."""
+"""Sentences of a comparison: the causes of a change by size, then details of them."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ if TYPE_CHECKING:
 NOTABLE = 0.01
 """Minimum change, as a share of a step, that is worth a sentence."""
 MOST_CAUSES, MOST_EXPLAINED, MOST_NAMED = 4, 3, 2
-"""Causes in the first sentence; causes that are explained; operators that explain one."""
+"""Maximum number of causes in the first sentence, of causes explained, and of names per cause."""
 MOST_OF_NAME = 100
-"""Characters of a name in a sentence."""
+"""Maximum length of a name in a sentence."""
 LEAST_SHARE, MOST_SHARE = 0.1, 10.0
 """Shares of a part between which a change is reported with its share."""
 LEAST_OF_CAUSE = 0.1
-"""What explains less than this share of the change of a cause is not named."""
+"""Minimum share of the change of a cause for an operator or call to be named."""
 
 
 def sentences_of(comparison: Comparison) -> Iterator[str]:
-    """Return the sentences, the most important first; none if a run holds nothing."""
+    """Yield the sentences, the most important first; none if a run holds nothing."""
     whole = comparison.whole
     base_ns, new_ns, delta_ns = whole["base_ns"], whole["new_ns"], whole["delta_ns"]
     if not base_ns or not new_ns:
@@ -63,16 +63,16 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
 
 
 def _mean(comparison: Comparison) -> str:
-    """Return the times that a mean is of."""
+    """Return the numbers of steps and ranks that the mean is over."""
     counts = [(*comparison.ranks_of_runs, "rank")]
     if comparison.per_step and len(comparison.base_steps_ns):
         steps = len(comparison.base_steps_ns), len(comparison.new_steps_ns)
         counts.insert(0, (*steps, "step"))
-    told = (
+    texts = (
         format_count(base, noun) if base == new else f"{base} and {new} {noun}s"
         for base, new, noun in counts
     )
-    return f"mean of {', '.join(told)}"
+    return f"mean of {', '.join(texts)}"
 
 
 def _unchanged(what: str, base_ns: int, new_ns: int) -> str:
@@ -85,7 +85,7 @@ def _unchanged(what: str, base_ns: int, new_ns: int) -> str:
 
 
 def cause_label(cause: str, part_of: str) -> str:
-    """Return the name of a cause outside the table that shows what it is part of.
+    """Return the name of a cause, with what it is part of.
 
     >>> cause_label("launch calls", "idle")
     'idle (launch calls)'
@@ -98,7 +98,7 @@ def cause_label(cause: str, part_of: str) -> str:
 
 
 def _format_cause(row: dict[str, Any], waited_for: str = "") -> str:
-    """Format a cause and its change; waited_for: whom a change of exposed waiting is for."""
+    """Format a cause and its change; waited_for: added to exposed waiting."""
     label, base_ns, delta_ns = _label(row), row["base_ns"], row["delta_ns"]
     if row["part_of"] == EXPOSED and row["cause"] == EXPOSED_WAITING:
         label += waited_for
@@ -119,9 +119,9 @@ def _label(row: dict[str, Any]) -> str:
 
 
 def _waited_for(comparison: Comparison) -> str:
-    """Return the one rank for which waiting changed, if there is one."""
-    known = comparison.rank_causes
-    return f" for rank {known['rank'][0]}" if len(known) else ""
+    """Return the rank for which waiting changed as text, empty if it is not a single one."""
+    causes = comparison.rank_causes
+    return f" for rank {causes['rank'][0]}" if len(causes) else ""
 
 
 def format_signed(time_ns: int) -> str:
@@ -143,7 +143,7 @@ def format_change(base_ns: int, new_ns: int) -> str:
 
 
 def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
-    """Return the operators, collectives and copies that make up the change of one cause."""
+    """Yield a sentence on the operators, collectives, calls or copies that explain a cause."""
     label, delta_ns = cause_label(cause["cause"], cause["part_of"]), cause["delta_ns"]
     if cause["part_of"] == EXPOSED and cause["cause"] == EXPOSED_WAITING:
         return
@@ -162,15 +162,15 @@ def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
     rows = _alike(table, delta_ns)
     if rows:
         shown = ", ".join(
-            f"{told} {format_signed(row['delta_ns'])} "
+            f"{name_of_row} {format_signed(row['delta_ns'])} "
             f"({format_short(row['base_ns'])} before, {format_short(row['new_ns'])} now)"
-            for told, row in zip(_names(rows), rows, strict=True)
+            for name_of_row, row in zip(_names(rows), rows, strict=True)
         )
         yield f"{name}: {shown}."
 
 
 def _launchers(comparison: Comparison, causes: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """Return which launches compute longer, or less, where computing is a cause."""
+    """Yield a sentence on the launching operators whose computing changed, if it is a cause."""
     changed_ns = sum(row["delta_ns"] for row in causes if row["part_of"] == COMPUTING)
     table = comparison.launchers
     if not changed_ns or not len(table):
@@ -188,7 +188,7 @@ def _launcher(row: dict[str, Any]) -> str:
 
 
 def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:
-    """Return the rows that changed most in the direction of the whole, until they explain it."""
+    """Return the rows that changed most in the direction of a change, and by a notable share."""
     if not len(table):
         return []
     towards = table["delta_ns"] * (1 if delta_ns > 0 else -1)
@@ -197,7 +197,7 @@ def _alike(table: Table, delta_ns: int) -> list[dict[str, Any]]:
 
 
 def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
-    """Return the name of each row; with shapes where names alone would read the same."""
+    """Return the name of each row, with shapes if names alone are equal."""
     labels = [
         row["task"]
         if "task" in row
@@ -214,12 +214,12 @@ def _names(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
-    """Yield how much longer ranks wait for others, and for whom."""
+    """Yield a sentence on how long ranks wait for others, and for which."""
     rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     waiting = rows.get(WAITING)
     if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
         return
-    said = (
+    text = (
         f"Ranks wait {format_short(waiting['new_ns'])} for other ranks, "
         f"{format_short(waiting['base_ns'])} before"
     )
@@ -228,10 +228,10 @@ def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
         now, before = (max(known, key=lambda row: row[time]) for time in ("new_ns", "base_ns"))
         if now is before or not now["new_ns"] or not before["base_ns"]:
             most = max(known, key=lambda row: abs(row["delta_ns"]))
-            said += f": {format_signed(most['delta_ns'])} for {_rank(most)}"
+            text += f": {format_signed(most['delta_ns'])} for {_rank(most)}"
         else:
-            said += f"; most for {_rank(now)}, before for {_rank(before)}"
-    yield f"{said}."
+            text += f"; most for {_rank(now)}, before for {_rank(before)}"
+    yield f"{text}."
 
 
 def _rank(waited_for: dict[str, Any]) -> str:
@@ -240,7 +240,7 @@ def _rank(waited_for: dict[str, Any]) -> str:
 
 
 def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
-    """Yield what changed on the rank for which others wait longer, or less."""
+    """Yield a sentence on what changed on the rank for which waiting changed."""
     own = [row for row in comparison.rank_causes.to_dicts() if abs(row["delta_ns"]) >= least_ns]
     if own:
         causes = ", ".join(map(_format_cause, own[:MOST_CAUSES]))
@@ -248,7 +248,7 @@ def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
 
 
 def _frequencies(comparison: Comparison) -> Iterator[str]:
-    """Yield AI cores that run notably faster or slower than before, which changes all computing."""
+    """Yield a sentence on AI cores that run at another frequency, which changes all computing."""
     rows = [
         row
         for row in comparison.frequencies.to_dicts()

@@ -1,1 +1,1 @@
-"""Writing of traces: nothing else knows a trace format, or writes a file."""
+"""Trace formats and the writing of files."""

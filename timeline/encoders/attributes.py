@@ -1,6 +1,6 @@
-"""Attributes of a trace file, read back from where the encoder writes them.
+"""Reads the attributes of a trace file back.
 
-They are at the beginning of each format, so no more is read than that, however long the file is.
+Encoders write them at the beginning of a file, so only the beginning is read.
 """
 
 from __future__ import annotations
@@ -32,17 +32,18 @@ _COMPRESSED = varint(50 << 3 | 2)
 """The tag of compressed packets, the only field of the packet that holds them."""
 _MOST_VARINT_BYTES = 10
 _ADVICE = "Name a file that tlexport wrote, or export the profile again."
-_OTHER_PROGRAM = "is no trace that tlexport wrote."
-_CUT = "ends before what it says of itself: it is incomplete."
+_OTHER_PROGRAM = "is not a trace that tlexport wrote."
+_CUT = "is incomplete: it ends before its attributes."
 
 
 def read_attributes(path: Path) -> Mapping[str, str]:
-    """Return the attributes of a file in any of the formats, whatever its name is.
+    """Return the string attributes of a file in any of the formats, whatever its name.
 
-    Only strings are returned; a trace of another program has none.
+    A trace of another program has none.
 
     Raises:
-        SourceError: it cannot be read, is cut before them or damaged, or is not a trace.
+        SourceError: the file cannot be read, is damaged, ends before its attributes, or is not a
+            trace.
     """
     try:
         with path.open("rb", buffering=0) as file:
@@ -56,7 +57,7 @@ def read_attributes(path: Path) -> Mapping[str, str]:
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether tlexport wrote a regular file, which is not a symbolic link."""
+    """Return whether a path is a regular file, not a symbolic link, that tlexport wrote."""
     try:
         if path.is_symlink() or not path.is_file():
             return False
@@ -81,7 +82,7 @@ def _read(stream: _Buffered, path: Path) -> Mapping[str, str]:
 
 
 class _Buffered:
-    """Bytes that come in pieces; `more` returns the next one, empty at the end."""
+    """Buffer of bytes that arrive in pieces; `more` returns the next piece, empty at the end."""
 
     def __init__(self) -> None:
         self._waiting = bytearray()
@@ -106,7 +107,7 @@ class _Buffered:
 
 
 class _FileBytes(_Buffered):
-    """Bytes of a file."""
+    """The bytes of a file."""
 
     def __init__(self, file: io.FileIO) -> None:
         super().__init__()
@@ -117,7 +118,7 @@ class _FileBytes(_Buffered):
 
 
 class _Inflated(_Buffered):
-    """Unpacked bytes of others, in pieces of bounded size."""
+    """The unpacked bytes of a compressed buffer, in pieces of bounded size."""
 
     def __init__(self, packed: _Buffered, window: int, size_bytes: int = MOST_BYTES) -> None:
         super().__init__()
@@ -166,10 +167,10 @@ def _text(value: str | bytes) -> str:
 
 
 def _packets(stream: _Buffered, path: Path) -> Iterator[bytes]:
-    """Return the packets of a trace up to the end of the first compressed ones.
+    """Yield the packets of a trace up to the end of the first compressed block.
 
     Raises:
-        SourceError: bytes are no packet, or one is cut.
+        SourceError: bytes are not a packet, or a packet is cut off.
     """
     while stream.peek(1):
         if _varint(stream, path) != _PACKET_TAG:
@@ -206,10 +207,12 @@ def _varint(stream: _Buffered, path: Path) -> int:
 
 
 def _chrome_attributes(stream: _Buffered, path: Path) -> Mapping[str, str]:
-    """Return the attributes in the object before the events; escaped quotes cannot end it.
+    """Return the attributes of a JSON trace, which precede its events.
+
+    Quotes inside strings are escaped, so the first EVENTS ends the attributes.
 
     Raises:
-        SourceError: it is cut, or was not written here.
+        SourceError: the file is cut off, or another program wrote it.
     """
     from timeline.encoders.chrome import EVENTS, HEAD  # only for files in that format
 

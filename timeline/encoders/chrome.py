@@ -1,4 +1,4 @@
-"""Chrome trace JSON (`.json`): processes stand for layers, threads for rows."""
+"""Encoder of Chrome trace JSON (`.json`): a process is a layer or a rank, a thread is a row."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from dataclasses import dataclass
 import numpy as np
 import orjson
 
-from timeline.encoders.drawn_values import SpelledArg, format_args, round_reals
+from timeline.encoders.drawn_values import FormattedArg, format_args, round_reals
 from timeline.encoders.pieces import TrackBatch
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import seen_name
 
 HEAD, EVENTS = b'{"displayTimeUnit":"ns",', b',"traceEvents":['
-"""Beginning of a file, and what follows its attributes."""
+"""Beginning of a file, and the separator between its attributes and its events."""
 SEPARATOR, ENDING = b",\n", b"\n]}\n"
 FIRST_PID = 1
 EVENTS_AT_ONCE = 16384
@@ -24,15 +24,15 @@ EVENTS_AT_ONCE = 16384
 MOST_MEANINGS = 64
 """Maximum number of kinds of rows that the file describes."""
 OVERVIEW = "Overview"
-"""Process of the rows that are displayed first."""
+"""Name of the process with the rows that are displayed first."""
 ROWS = "io.tlexport.rows"
-"""Attribute that describes each kind of row: the format has no other place for it."""
+"""Attribute with descriptions of rows: the format has no other place for them."""
 _NUMBER = re.compile(r"\b\d+\b")
 
 
 @dataclass(frozen=True)
 class _ChromeRow:
-    """The process and thread that stand for a track."""
+    """The process and thread that represent a track."""
 
     process: str
     pid: int
@@ -44,20 +44,20 @@ class ChromeEncoder:
     """Encodes a timeline as events of JSON.
 
     Times are microseconds since the first event with exactly three decimals: Perfetto reads them
-    into a double, and epoch times would lose 0.25 us. One process holds the rows of all ranks and
-    the time of each; then each rank has one, or each layer if rows are grouped so. A thread stands
-    for one row; lanes of a row are threads of the same name.
+    into a double, and epoch times would lose 0.25 us. The first process holds the rows of all ranks
+    and the partition of each rank's time; then follows one process per rank, or per layer if rows
+    are grouped by layer. Each row is a thread; lanes of a row are threads of the same name.
     """
 
     def __init__(self, tracks: Sequence[Track], first_ns: int) -> None:
-        """tracks: all rows of ranks; an opening may have further ones of no rank."""
+        """tracks: all rows of ranks; the opening may add rows that belong to no rank."""
         self._tracks = {track.id: track for track in tracks}
         self._known = _number_rows(self._tracks)
         self._rows = dict(self._known)
         self._first_ns = first_ns
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """Return attributes of the timeline, and the names of processes and threads."""
+        """Yield the attributes of the timeline, and the names of processes and threads."""
         tracks = {track.id: track for track in timeline.tracks}
         self._number_rest(tracks)
         yield _head(timeline, tracks)
@@ -66,7 +66,7 @@ class ChromeEncoder:
             yield b"\n" + SEPARATOR.join(metadata)
 
     def _number_rest(self, tracks: Mapping[int, Track]) -> None:
-        """Assign numbers to further rows; the others keep their threads."""
+        """Assign threads to rows added by an opening; rows of ranks keep theirs."""
         self._tracks, self._rows = dict(tracks), dict(self._known)
         next_tid = max((row.tid for row in self._known.values()), default=FIRST_PID) + 1
         for track in tracks.values():
@@ -76,9 +76,9 @@ class ChromeEncoder:
                 next_tid += 1
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """Return the events of a batch; arrows: those of arrows too, which come last.
+        """Yield the events of a batch, each after a separator: thread names always precede it.
 
-        Some event always precedes it, since threads have names.
+        arrows: yield the events of arrows too, which a file has at its end.
         """
         for _, track in batch.tracks:
             row, content = self._rows.get(track.id), track.content
@@ -95,12 +95,12 @@ class ChromeEncoder:
             yield from self._arrows([track for _, track in batch.tracks], least_ends=1)
 
     def closing(self, tracks: Sequence[Track]) -> Iterator[bytes]:
-        """Return the events of arrows, and the end of the file."""
+        """Yield the events of arrows, and the end of the file."""
         yield from self._arrows(tracks, least_ends=2)
         yield ENDING
 
     def _arrows(self, tracks: Sequence[Track], least_ends: int) -> Iterator[bytes]:
-        """Yield the events of arrows with at least that many ends on the tracks."""
+        """Yield the events of arrows with at least `least_ends` ends on the tracks."""
         events = list(_arrow_events(tracks, self._first_ns, self._rows, least_ends))
         if events:
             yield SEPARATOR + SEPARATOR.join(events)
@@ -113,7 +113,7 @@ def _head(timeline: Timeline, tracks: Mapping[int, Track]) -> bytes:
 
 
 def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
-    """Return the descriptions of rows by their names from the root on, with N for each number.
+    """Return the descriptions of rows by path from the root, with numbers replaced by N.
 
     Counters are left out, since their names and units suffice.
     """
@@ -130,7 +130,7 @@ def _row_meanings(tracks: Mapping[int, Track]) -> dict[str, str]:
 def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
     """Return the process and thread of each track that has content, by its id.
 
-    No thread has the number of a process: viewers would call it the main one.
+    No thread has the number of a process: viewers would call it the main thread.
     """
     drawn = _drawn(tracks)
     names = [_names(track, tracks) for track in drawn]
@@ -144,15 +144,15 @@ def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
 
 
 def _drawn(tracks: Mapping[int, Track]) -> list[Track]:
-    """Return the tracks that have content, as they are seen from top to bottom."""
+    """Return the tracks with content, in the order in which they are shown from top to bottom."""
     drawn = [track for track in _in_order(tracks) if track.content is not None]
     drawn.sort(key=lambda track: (not _is_overview(track, tracks), _is_below(track)))
     return drawn
 
 
 def _is_overview(track: Track, tracks: Mapping[int, Track]) -> bool:
-    """Return whether a row is of all ranks, or splits the time of one."""
-    return is_partition(track) or all(one.rank is None for one in _way(track, tracks))
+    """Return whether a row is about all ranks, or the partition of the time of one."""
+    return is_partition(track) or all(one.rank is None for one in _from_root(track, tracks))
 
 
 def _is_below(track: Track) -> bool:
@@ -161,36 +161,35 @@ def _is_below(track: Track) -> bool:
 
 
 def _in_order(tracks: Mapping[int, Track]) -> list[Track]:
-    """Return the tracks from top to bottom: pids and tids then ascend in that order."""
+    """Return the tracks from top to bottom, so that pids and tids ascend in that order."""
     paths: dict[int | None, tuple[tuple[int, int], ...]] = {None: ()}
     for track in tracks.values():
         paths[track.id] = (*paths.get(track.parent, ()), (track.order, track.id))
     return sorted(tracks.values(), key=lambda track: paths[track.id])
 
 
-def _way(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
-    way = [track]
-    while way[-1].parent is not None and way[-1].parent in tracks:
-        way.append(tracks[way[-1].parent])
-    return way[::-1]
+def _from_root(track: Track, tracks: Mapping[int, Track]) -> list[Track]:
+    upwards = [track]
+    while upwards[-1].parent is not None and upwards[-1].parent in tracks:
+        upwards.append(tracks[upwards[-1].parent])
+    return upwards[::-1]
 
 
 def _path(track: Track, tracks: Mapping[int, Track]) -> list[str]:
-    return [seen_name(one.name) for one in _way(track, tracks)]
+    return [seen_name(one.name) for one in _from_root(track, tracks)]
 
 
 def _names(track: Track, tracks: Mapping[int, Track]) -> tuple[str, str]:
     """Return the process of a track, and the name of its thread."""
     if is_partition(track):
         return OVERVIEW, seen_name(track.name)
-    way = _way(track, tracks)
     names = _path(track, tracks)
     if _is_overview(track, tracks):
         process = OVERVIEW
     else:
-        # Below a layer of all ranks, each has a process of its own: counters have no other place.
-        of_rank = 1 if way[0].rank is not None else 2
-        process, names = ": ".join(names[:of_rank]), names[of_rank:] or names[-1:]
+        # Each rank below a layer has its own process, since counters belong to processes.
+        depth = 1 if _from_root(track, tracks)[0].rank is not None else 2
+        process, names = ": ".join(names[:depth]), names[depth:] or names[-1:]
     outer, *below = names
     if len(below) > 1 and below[-1].startswith(below[-2]):
         below = below[:-2] + below[-1:]
@@ -229,27 +228,27 @@ def _meta(kind: bytes, pid: int, tid: int, key: bytes, value: bytes) -> bytes:
 def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[list[bytes]]:
     strings: dict[int, bytes] = {}
 
-    def spelled(code: int) -> bytes:
-        made = strings.get(code)
-        if made is None:
-            made = strings[code] = orjson.dumps(slices.strings[code])
-        return made
+    def encoded(code: int) -> bytes:
+        string = strings.get(code)
+        if string is None:
+            string = strings[code] = orjson.dumps(slices.strings[code])
+        return string
 
     tail = b'"cat":%s,"pid":%d,"tid":%d' % (
         orjson.dumps(slices.category.value),
         chrome_row.pid,
         chrome_row.tid,
     )
-    beside = {one.of.name: one for one in format_args(slices)}
+    formatted = {one.of.name: one for one in format_args(slices)}
     for first in range(0, len(slices), EVENTS_AT_ONCE):
         stop = min(first + EVENTS_AT_ONCE, len(slices))
         start = (slices.start_ns[first:stop] - first_ns).tolist()
         length = (slices.end_ns[first:stop] - slices.start_ns[first:stop]).tolist()
-        args = _args(slices.args, beside, first, stop, spelled)
+        args = _args(slices.args, formatted, first, stop, encoded)
         yield [
             b'{"ph":"X","name":%s,"ts":%d.%03d,"dur":%d.%03d,%s%s}'
-            % (spelled(name), *divmod(begin, 1000), *divmod(span, 1000), tail, given)
-            for name, begin, span, given in zip(
+            % (encoded(name), *divmod(begin, 1000), *divmod(span, 1000), tail, own_args)
+            for name, begin, span, own_args in zip(
                 slices.name[first:stop].tolist(), start, length, args, strict=True
             )
         ]
@@ -257,12 +256,15 @@ def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[l
 
 def _args(
     args: Sequence[Arg],
-    beside: Mapping[str, SpelledArg],
+    formatted: Mapping[str, FormattedArg],
     first: int,
     stop: int,
-    spelled: Callable[[int], bytes],
+    encoded: Callable[[int], bytes],
 ) -> list[bytes]:
-    """Return the args object of each slice with a comma before it; empty if it has none."""
+    """Return the args object of each slice after a comma, or empty bytes if it has no args.
+
+    formatted: the readable strings of numeric args, by arg.
+    """
     pairs: list[list[bytes]] = [[] for _ in range(stop - first)]
     for arg in args:
         key = orjson.dumps(arg.name)
@@ -270,26 +272,26 @@ def _args(
         values = arg.values[first:stop]
         if arg.kind is ArgKind.NUMBER:
             values = round_reals(values.astype(np.float64))
-        reading = beside.get(arg.name)
-        if reading is not None:
-            name = orjson.dumps(reading.name)
-            texts = [name + b":" + orjson.dumps(text) for text in reading.texts]
+        readable = formatted.get(arg.name)
+        if readable is not None:
+            name = orjson.dumps(readable.name)
+            texts = [name + b":" + orjson.dumps(text) for text in readable.texts]
             for row in present.nonzero()[0].tolist():
-                pairs[row].append(texts[reading.text[first + row]])
+                pairs[row].append(texts[readable.text[first + row]])
         for row in present.nonzero()[0].tolist():
             value = values[row]
             if arg.kind is ArgKind.NAME:
-                text = spelled(int(value))
+                text = encoded(int(value))
             elif arg.kind is ArgKind.INTEGER:
                 text = b"%d" % int(value)
             else:
                 text = orjson.dumps(float(value))
             pairs[row].append(key + b":" + text)
-    return [b',"args":{' + b",".join(given) + b"}" if given else b"" for given in pairs]
+    return [b',"args":{' + b",".join(own) + b"}" if own else b"" for own in pairs]
 
 
 def _counter_name(track: Track, tracks: Mapping[int, Track]) -> str:
-    """Return the name of a counter with that of its group, where the group is not a part of it."""
+    """Return the name of a counter after that of its group, unless it begins with that already."""
     above = None if track.parent is None else tracks.get(track.parent)
     group = above.name if above is not None else ""
     return track.name if track.name.startswith(group) else f"{group} {track.name}"
@@ -313,7 +315,7 @@ def _samples(label: str, samples: Samples, row: _ChromeRow, first_ns: int) -> It
 def _arrow_events(
     tracks: Sequence[Track], first_ns: int, rows: Mapping[int, _ChromeRow], least_ends: int
 ) -> Iterator[bytes]:
-    """Yield flow events, one start and one end per arrow, bound to the slices that begin there."""
+    """Yield a start and an end event per arrow, bound to the slices that begin at their times."""
     ends: dict[int, list[tuple[int, _ChromeRow]]] = {}
     for track in tracks:
         if isinstance(track.content, Slices):
@@ -321,11 +323,11 @@ def _arrow_events(
             starts = (slices.start_ns[slices.arrows.slice] - first_ns).tolist()
             for arrow, start in zip(slices.arrows.arrow.tolist(), starts, strict=True):
                 ends.setdefault(arrow, []).append((start, rows[track.id]))
-    for arrow, found in sorted(ends.items()):
-        if len(found) < least_ends:
+    for arrow, own_ends in sorted(ends.items()):
+        if len(own_ends) < least_ends:
             continue
-        found.sort(key=lambda end: end[0])
-        for phase, (time, row) in zip((b'"s"', b'"f","bp":"e"'), found, strict=False):
+        own_ends.sort(key=lambda end: end[0])
+        for phase, (time, row) in zip((b'"s"', b'"f","bp":"e"'), own_ends, strict=False):
             yield (
                 b'{"ph":%s,"cat":"arrow","name":"arrow","id":%d,"ts":%d.%03d,"pid":%d,"tid":%d}'
                 % (phase, arrow, *divmod(time, 1000), row.pid, row.tid)

@@ -1,8 +1,8 @@
-"""Files that are complete before they get their names.
+"""Drafts: output files that get their final names only when they are complete.
 
-Where a file system holds files without names, as most of Linux do, a draft has none, and whatever
-ends the process leaves nothing of it. Elsewhere it lies beside its target and is locked as long as
-its writer lives; the next writer of the same target removes those that nobody locks.
+On file systems that support it, as most on Linux do, a draft has no name, so nothing of it is left
+if the process dies. Elsewhere it has a temporary name next to its target and is locked while its
+writer lives; the next writer of the same target removes unlocked ones.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ from typing import BinaryIO, ClassVar
 from timeline.errors import OutputError
 
 HANDLES = Path("/proc/self/fd")
-"""Under which Linux shows open files, those without names too."""
+"""Directory of open files on Linux, including unnamed ones."""
 MOST_OPEN = 64
-"""Drafts that are held open, without a name or locked; the rest of a file in hundreds of parts is
-closed, and is never taken for one whose writer is dead."""
+"""Maximum number of drafts that are held open. Further ones are closed, and their suffix keeps
+other writers from removing them."""
 _LOCKED, _CLOSED = ".part", ".parts"
+"""Suffixes of temporary names: of drafts locked by their writer, and of closed drafts."""
 
 
 class Draft:
-    """A complete file without its name, to be published or discarded.
+    """A complete file that does not have its final name yet, to be published or discarded.
 
-    size_bytes: size of the published file; published: whether it has its final name.
+    size_bytes: size of the file. published: whether it has its final name.
     """
 
     _open: ClassVar[int] = 0
@@ -54,7 +55,11 @@ class Draft:
         return cls._open < MOST_OPEN
 
     def publish(self, target: Path) -> None:
-        """Give the file its name, all at once."""
+        """Give the file its final name atomically.
+
+        Raises:
+            OutputError: the name cannot be given; the draft is discarded.
+        """
         try:
             if self._path is None:
                 self._path = self._named(target)
@@ -74,7 +79,7 @@ class Draft:
                 self._path.unlink()
 
     def _named(self, target: Path) -> Path:
-        """Give a file without a name that of its target, if that is free, or one beside it."""
+        """Name an unnamed file: its final name if that is free, else a temporary one next to it."""
         if self._file is None:
             raise AssertionError("a draft without a name is open")
         for path in (target, target.with_name(f".{target.name}.{os.urandom(4).hex()}{_LOCKED}")):
@@ -99,14 +104,14 @@ class Draft:
 
 
 def _link(file: BinaryIO, path: Path) -> None:
-    """Give an open file a name that is free.
+    """Give an open unnamed file a name.
 
     Raises:
-        FileExistsError: it is not.
+        FileExistsError: the name is taken.
     """
     directory = os.open(path.parent, os.O_RDONLY)
     try:
-        # With a directory, what stands under HANDLES is linked, and not that symbolic link.
+        # Only with dst_dir_fd does os.link follow the symbolic link in HANDLES.
         os.link(HANDLES / str(file.fileno()), path.name, dst_dir_fd=directory)
     finally:
         os.close(directory)
@@ -130,10 +135,13 @@ def write_drafts(contents: Sequence[tuple[bytes, Path]]) -> list[tuple[Draft, Pa
 
 
 def publish_all(drafts: Sequence[tuple[Draft, Path]], stale: Sequence[Path] = ()) -> None:
-    """Give all files their names; if one cannot have its own, none has.
+    """Give all files their final names, or none of them.
 
-    Files that are replaced are kept beside their names until the last one has its name, and are
-    put back where that fails. stale: files that nothing replaces and that are removed at last.
+    Replaced files are kept under temporary names until all are published, and restored if one
+    fails. stale: existing files to remove after that.
+
+    Raises:
+        OutputError: a file cannot be named or replaced; all drafts are discarded.
     """
     if len(drafts) == 1 and not stale:
         ((draft, target),) = drafts
@@ -148,7 +156,7 @@ def publish_all(drafts: Sequence[tuple[Draft, Path]], stale: Sequence[Path] = ()
         for (target, old), (draft, _) in zip(kept, drafts, strict=False):
             if old is not None:
                 old.replace(target)
-                old.unlink(missing_ok=True)  # two names of one file, where it was not replaced
+                old.unlink(missing_ok=True)  # a second name of the file if it was not replaced
             elif draft.published:
                 target.unlink(missing_ok=True)
         for draft, _ in drafts:
@@ -160,7 +168,7 @@ def publish_all(drafts: Sequence[tuple[Draft, Path]], stale: Sequence[Path] = ()
 
 
 def _keep_old(target: Path) -> Path | None:
-    """Give a file that will be replaced a second name; None if there is no such file.
+    """Give a file that will be replaced a second name; return that, None if there is no file.
 
     Raises:
         OutputError: the directory cannot be written.
@@ -184,7 +192,7 @@ def _keep_old(target: Path) -> Path | None:
 def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
     """Write all pieces into a draft of the target.
 
-    Whatever ends the writing early, an interrupt included, leaves nothing behind.
+    If writing is interrupted or fails, nothing is left behind.
 
     Raises:
         OutputError: the directory cannot be written, or the disk is full.
@@ -202,7 +210,7 @@ def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
         os.fsync(file.fileno())
         return Draft(file, path)
     except BaseException as error:
-        with contextlib.suppress(OSError):  # of a full disk, once more
+        with contextlib.suppress(OSError):  # closing reports a full disk again
             file.close()
         if path is not None:
             path.unlink(missing_ok=True)
@@ -218,7 +226,7 @@ def _open_unnamed(directory: Path) -> BinaryIO | None:
         return None
     try:
         handle = os.open(directory, flag | os.O_RDWR, 0o666)
-    except OSError:  # a name may still work; if not, that error is reported
+    except OSError:  # the named file that is tried next reports lasting problems
         return None
     with contextlib.suppress(OSError):  # a file system without locks
         _lock(handle, wait=True)
@@ -226,13 +234,13 @@ def _open_unnamed(directory: Path) -> BinaryIO | None:
 
 
 def _open_named(target: Path) -> tuple[BinaryIO, Path]:
-    """Open a file beside the target, which is locked while it is open if so many are."""
+    """Open a file with a temporary name next to the target; it is locked unless many are open."""
     suffix = _LOCKED if Draft.may_be_open() else _CLOSED
     while True:
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=suffix, dir=target.parent)
-        with contextlib.suppress(OSError):  # a file system without locks: none is removed there
+        with contextlib.suppress(OSError):  # without locks, no writer removes drafts
             _lock(handle, wait=True)
-        # Another writer may have taken it for dead before it was locked.
+        # Another writer may have removed it before it was locked.
         if os.fstat(handle).st_nlink:
             path = Path(name)
             path.chmod(0o666 & ~_umask())
@@ -243,7 +251,7 @@ def _open_named(target: Path) -> tuple[BinaryIO, Path]:
 def _remove_dead(target: Path) -> None:
     """Remove drafts of a target whose writers were killed."""
     for path in _drafts_of(target):
-        with contextlib.suppress(OSError):  # locked by its writer, or gone, or that of another user
+        with contextlib.suppress(OSError):  # locked by its writer, gone, or another user's
             handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
             try:
                 if stat.S_ISREG(os.fstat(handle).st_mode) and _lock(handle, wait=False):
@@ -254,15 +262,15 @@ def _remove_dead(target: Path) -> None:
 
 def _drafts_of(target: Path) -> Iterator[Path]:
     pattern = re.compile(rf"\.{re.escape(target.name)}\.[a-z0-9_]{{8}}{re.escape(_LOCKED)}")
-    with contextlib.suppress(OSError):  # a directory that may be written and not read
+    with contextlib.suppress(OSError):  # a directory without permission to read
         yield from [path for path in target.parent.iterdir() if pattern.fullmatch(path.name)]
 
 
 def _lock(handle: int, *, wait: bool) -> bool:
-    """Lock an open file until it is closed; False where the system has no such locks.
+    """Lock an open file until it is closed; return False if the system has no such locks.
 
     Raises:
-        OSError: it is locked, or its file system has none.
+        OSError: another process has locked it, or its file system has no locks.
     """
     try:
         import fcntl

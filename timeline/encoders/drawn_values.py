@@ -1,4 +1,4 @@
-"""Numbers and strings of slices as they are drawn: rounded, formatted, numbered or in place."""
+"""Values of slices as files hold them: rounded or formatted numbers, numbered or inline strings."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from timeline.layers import SLICES, SliceKind
 from timeline.tracks.model import Arg, ArgKind, Slices
 from timeline.units import format_bytes, format_duration, format_rate
 
-SPELLERS: Sequence[tuple[str, Callable[[Any], str]]] = (
+FORMATTERS: Sequence[tuple[str, Callable[[Any], str]]] = (
     ("_ns", format_duration),
     ("_bytes", format_bytes),
     ("_gb_s", format_rate),
 )
-"""Function that formats a number, by the unit at the end of its name."""
+"""Functions that format a number, by the unit at the end of its name."""
 DIGITS = 4
-"""Number of significant digits of real numbers that are drawn."""
+"""Number of significant digits of real numbers in a file."""
 _MOST_POWER = 300
-"""Beyond this power of ten on either side of one, rounding would leave what a float holds."""
+"""Power of ten beyond which, or below whose inverse, numbers are not rounded: it would overflow."""
 
 
 def round_reals(values: Float64) -> Float64:
-    """Round finite real numbers to few significant digits; others and extreme ones stay.
+    """Round real numbers to DIGITS significant digits; extreme and non-finite ones stay.
 
     >>> round_reals(np.array([0.223045894482905, 645.604, -12345.6, 0.0])).tolist()
     [0.223, 645.6, -12350.0, 0.0]
@@ -40,17 +40,17 @@ def round_reals(values: Float64) -> Float64:
     usual = (size >= 10.0**-_MOST_POWER) & (size <= 10.0**_MOST_POWER)
     behind = DIGITS - 1 - np.floor(np.log10(np.where(usual, size, 1.0)))
     scale = 10.0 ** np.abs(behind)
-    # Multiplied by a power of ten from one on, or divided by it, which is exact more often.
+    # Both factors are powers of ten of at least one, since negative powers are not exact.
     times, by = np.where(behind >= 0, scale, 1.0), np.where(behind >= 0, 1.0, scale)
     less = np.round(np.where(usual, values, 1.0) * times / by) * by / times
     return np.where(usual, less, values)
 
 
 @dataclass(frozen=True)
-class SpelledArg:
-    """An arg that formats another one: `waited` "5.616 ms" stands beside `waited_ns`.
+class FormattedArg:
+    """The readable form of a numeric arg: `waited` "5.616 ms" in addition to `waited_ns`.
 
-    texts: (k,) distinct; text: (n,) which of them a slice has, where it is present.
+    texts: (k,) distinct strings. text: (n,) index of each slice's string, valid if present.
     """
 
     name: str
@@ -60,47 +60,47 @@ class SpelledArg:
 
     @property
     def present(self) -> Bool:
-        """Return a mask of the slices that have it."""
+        """Return a mask of the slices that have the arg."""
         return self.of.present
 
     def add_texts(self, counts: Counter[str]) -> None:
-        """Count the uses of each text."""
+        """Add the number of uses of each string to `counts`."""
         uses = np.bincount(self.text[self.present], minlength=len(self.texts))
         for text, count in zip(self.texts, uses.tolist(), strict=True):
             counts[text] += count
 
 
-def format_args(slices: Slices) -> list[SpelledArg]:
-    """Format the numbers of slices; none for kinds that people do not read one by one."""
-    made = []
+def format_args(slices: Slices) -> list[FormattedArg]:
+    """Format the numeric args of slices; kinds that are not read one by one have no such args."""
+    formatted = []
     for arg in slices.args:
-        speller = _speller_of(slices.kind, arg)
-        if speller is not None and arg.present.any():
-            unit, spell = speller
-            texts, text = _spell(arg.values, arg.present, spell)
-            made.append(SpelledArg(arg.name.removesuffix(unit), arg, texts, text))
-    return made
+        formatter = _formatter_of(slices.kind, arg)
+        if formatter is not None and arg.present.any():
+            unit, format_value = formatter
+            texts, text = _format(arg.values, arg.present, format_value)
+            formatted.append(FormattedArg(arg.name.removesuffix(unit), arg, texts, text))
+    return formatted
 
 
-def is_spelled(kind: SliceKind, arg: Arg) -> bool:
-    """Return whether an arg of slices of a kind is drawn formatted too."""
-    return _speller_of(kind, arg) is not None
+def is_formatted(kind: SliceKind, arg: Arg) -> bool:
+    """Return whether an arg of slices of a kind has a formatted form too."""
+    return _formatter_of(kind, arg) is not None
 
 
-def _speller_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] | None:
-    """Return the unit of an arg and the function that formats it, None if there is none."""
-    if not SLICES[kind].spelled or arg.kind is ArgKind.NAME:
+def _formatter_of(kind: SliceKind, arg: Arg) -> tuple[str, Callable[[Any], str]] | None:
+    """Return the unit of an arg and the function that formats it, None if it is not formatted."""
+    if not SLICES[kind].formatted or arg.kind is ArgKind.NAME:
         return None
-    return next((speller for speller in SPELLERS if arg.name.endswith(speller[0])), None)
+    return next((formatter for formatter in FORMATTERS if arg.name.endswith(formatter[0])), None)
 
 
-def _spell(
-    values: npt.NDArray[Any], present: Bool, spell: Callable[[Any], str]
+def _format(
+    values: npt.NDArray[Any], present: Bool, format_value: Callable[[Any], str]
 ) -> tuple[list[str], Rows]:
-    """Return the distinct strings, and which of them each row has; absent rows have any."""
+    """Return the distinct strings, and the index of each row's string, arbitrary if absent."""
     distinct, which = np.unique(values[present], return_inverse=True)
     numbers: dict[str, int] = {}
-    number = [numbers.setdefault(spell(value), len(numbers)) for value in distinct.tolist()]
+    number = [numbers.setdefault(format_value(value), len(numbers)) for value in distinct.tolist()]
     text = np.zeros(len(values), np.intp)
     text[present] = np.array(number, np.intp)[which]
     return list(numbers), text
@@ -109,10 +109,10 @@ def _spell(
 def count_codes(
     columns: Iterable[tuple[npt.NDArray[Any], Bool | None]],
 ) -> tuple[npt.NDArray[Any], Int64]:
-    """Return the codes that columns use where present (everywhere if None), and how often, (k,).
+    """Return the distinct codes in columns, (k,) ascending, and the number of uses of each, (k,).
 
-    Codes ascend. Takes as much memory as is used, however many strings there are: a file may have
-    as many short tracks as strings.
+    Each column comes with a mask of its present rows, None for all. Memory grows with the distinct
+    codes, not with all strings, since a file may have as many short tracks as strings.
     """
     parts = [
         np.unique(
@@ -128,14 +128,14 @@ def count_codes(
 
 
 class NumberOfCode:
-    """The number of each code that is used, 0 of any other one."""
+    """Map from string codes to numbers; other codes map to 0."""
 
     def __init__(self, codes: npt.NDArray[Any], numbers: Sequence[int]) -> None:
-        """Take the codes, ascending, and their numbers."""
+        """codes: ascending. numbers: of each code."""
         self._codes, self._numbers = codes, np.array(numbers, np.int64)
 
     def of(self, codes: npt.NDArray[Any]) -> Int64:
-        """Return the numbers of codes (n,), (n,)."""
+        """Return the number of each code, (n,)."""
         if not len(self._codes):
             return np.zeros(len(codes), np.int64)
         at = np.minimum(np.searchsorted(self._codes, codes), len(self._codes) - 1)
@@ -143,21 +143,21 @@ class NumberOfCode:
 
 
 ELEMENTS_PER_NUMBER = 16
-"""Slices for each string that is numbered: a file of millions has not as many of those."""
+"""Minimum number of slices per numbered string, so that long files have few numbered strings."""
 FEWEST_NUMBERS = 1 << 10
-"""As many strings of a sequence may be numbered, however few slices it has."""
+"""Number of strings of a sequence that may be numbered, however few slices it has."""
 USE_BYTES, ENTRY_BYTES = 2, 8
-"""What each use of a number takes more than that of an empty string; and what the list of numbers
-takes for each beside its string."""
+"""Bytes per use of a number, beyond those of an empty inline string; and per entry in the list of
+numbered strings, beyond the string."""
 
 
-def number_texts(uses: Mapping[str, int], elements: int, first: int = 1) -> dict[str, int]:
-    """Assign numbers to the strings that save most bytes so, from `first`, most common first.
+def number_strings(uses: Mapping[str, int], elements: int, first: int = 1) -> dict[str, int]:
+    """Assign numbers from `first` on to the strings that save most bytes by it, most common first.
 
     Equally common ones are in alphabetical order, so that the bytes do not depend on the order in
     which a profile was read.
 
-    uses: how often each string is used by so many elements.
+    uses: number of uses of each string. elements: number of slices that use them.
     """
     saved = {
         text: saved_bytes
@@ -172,47 +172,47 @@ def number_texts(uses: Mapping[str, int], elements: int, first: int = 1) -> dict
     return {text: number for number, text in enumerate(chosen, first)}
 
 
-class DrawnTexts:
-    """Strings of a column by code, numbered or in place."""
+class DrawnStrings:
+    """Strings of a column by code, each of which is written as a number or inline."""
 
     def __init__(
         self, codes: npt.NDArray[Any], texts: Sequence[str], numbers: Mapping[str, int]
     ) -> None:
-        """Take the codes that are used, ascending, their strings, and the numbers of some."""
+        """codes: those used, ascending. texts: their strings. numbers: of the numbered strings."""
         # A joined pool may have a string under several codes.
         without = dict.fromkeys(text for text in texts if text not in numbers)
-        bare = {text: place for place, text in enumerate(without, 1)}
-        places = [numbers[text] if text in numbers else -bare[text] for text in texts]
+        inline = {text: place for place, text in enumerate(without, 1)}
+        places = [numbers[text] if text in numbers else -inline[text] for text in texts]
         self._places = NumberOfCode(codes, places)
-        """By code a number, or less than 0 the place among the bare strings; 0 where not used."""
-        self._bare = _BareTexts(list(bare)) if bare else None
+        """By code: a number, or minus the place among the inline strings; 0 if not used."""
+        self._inline = _InlineStrings(list(inline)) if inline else None
 
     @classmethod
-    def of(cls, texts: Sequence[str], numbers: Mapping[str, int]) -> DrawnTexts:
-        """Draw strings of which each is a code of its own."""
+    def of(cls, texts: Sequence[str], numbers: Mapping[str, int]) -> DrawnStrings:
+        """Return strings whose codes are their indices."""
         return cls(np.arange(len(texts)), texts, numbers)
 
     @property
     def longest(self) -> int:
-        """Return the size of the longest string that is written in place."""
-        return 0 if self._bare is None else self._bare.longest
+        """Return the size in bytes of the longest inline string."""
+        return 0 if self._inline is None else self._inline.longest
 
     def pieces(self, number_tag: bytes, text_tag: bytes, codes: npt.NDArray[Any]) -> list[Piece]:
-        """Return the field of some rows: the one of numbers, or the one of strings."""
+        """Return the field of each row: its number after one tag, or its string after another."""
         place = self._places.of(codes)
-        if self._bare is None:
+        if self._inline is None:
             return [Bytes(number_tag), Varint(place)]
-        has_number, is_bare = place > 0, place < 0
+        has_number, is_inline = place > 0, place < 0
         return [
             Bytes(number_tag, has_number),
             Varint(place, has_number),
-            Bytes(text_tag, is_bare),
-            self._bare.of(np.where(is_bare, -place, 0), is_bare),
+            Bytes(text_tag, is_inline),
+            self._inline.of(np.where(is_inline, -place, 0), is_inline),
         ]
 
 
-class _BareTexts:
-    """Strings with their lengths before them, one behind another."""
+class _InlineStrings:
+    """Strings in one buffer, each after its length as a varint."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         encoded = [text.encode("utf-8", "replace") for text in texts]
@@ -223,5 +223,5 @@ class _BareTexts:
         self.longest = int(length.max())
 
     def of(self, places: Int64, present: npt.NDArray[np.bool_]) -> Text:
-        """Return the strings at places, which count from 1; 0 is none."""
+        """Return the strings at places, which count from 1; 0 means no string."""
         return Text(self._bytes, self._start.take(places), self._length.take(places), present)

@@ -1,6 +1,6 @@
 """The formats that can be written, by suffix.
 
-The encoder of each is imported where it is used: a file has one format, and a listing none.
+Encoders are imported on use, so that only the needed one is loaded.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ if TYPE_CHECKING:
     from timeline.encoders.perfetto import PerfettoEncoder
 
 TEXT_BATCH_ELEMENTS = 1 << 12
-"""Smaller batches of text, which is encoded slowly: progress is reported by batch."""
+"""Batch size of text formats; smaller, since progress is reported by batch and text is slow."""
 DAY_NS = 86_400 * 10**9
 MOST_JSON_NS = (1 << 42) * 1000
-"""Viewers read microseconds into doubles, whose step is below a nanosecond up to 2^42 (50 days)."""
+"""Longest exact span in JSON, 50 days: viewers read microseconds into doubles, which resolve
+nanoseconds up to 2^42 us."""
 
 
 @dataclass(frozen=True)
 class Format:
     """A way to write a timeline: its name and suffix, and how it is compressed.
 
-    most_ns: the longest span whose every time the format holds exactly; None for any.
-    folds: whether rows below rows below others are folded with them where it is opened.
-    sent: whether batches are worth being sent to other processes, whatever else those do.
-    batch_elements: slices and samples that fill a batch; as many as any batch has if None.
+    most_ns: the longest span in which viewers read every time exactly; None if unlimited.
+    folds: whether viewers can fold rows at several levels.
+    sent: whether encoding in other processes pays for sending batches to them.
+    batch_elements: slices and samples that fill a batch; None for the default.
     """
 
     name: str
@@ -44,10 +45,10 @@ class Format:
     batch_elements: int | None = None
 
     def check_span(self, target: Path, span_ns: int) -> None:
-        """Refuse a timeline whose times would be rounded where it is opened.
+        """Check that viewers can read all times of a timeline exactly.
 
         Raises:
-            OutputError: it spans more than the format holds.
+            OutputError: it is longer than the format allows.
         """
         if self.most_ns is not None and span_ns >= self.most_ns:
             raise OutputError(
@@ -57,7 +58,7 @@ class Format:
             )
 
     def encoder(self, tracks: Sequence[Track], first_ns: int) -> ChromeEncoder | PerfettoEncoder:
-        """Return the encoder of timelines with some of these rows that begin at first_ns."""
+        """Return an encoder for timelines with these rows, or some of them, from first_ns on."""
         if self.name == "json":
             from timeline.encoders.chrome import ChromeEncoder
 
@@ -67,11 +68,11 @@ class Format:
         return PerfettoEncoder()
 
     def load(self) -> None:
-        """Load the modules that encode and compress, so that forked processes have them."""
+        """Import the modules that encode and compress before processes are forked."""
         self.packing.pack(self.encoder((), 0).opening(Timeline((), 0, None)), Compression.FAST)
 
     def offset_ns(self, first_ns: int) -> int:
-        """Return what is added to each time of a timeline that begins at first_ns."""
+        """Return the offset added to each time in a file whose timeline begins at first_ns."""
         if self.name == "json":
             return -first_ns
         from timeline.encoders.perfetto import clock_ns
@@ -88,10 +89,10 @@ FORMATS = (
 
 
 def format_of(path: Path) -> Format:
-    """Return the format that a path's suffix names.
+    """Return the format for a path's suffix.
 
     Raises:
-        UsageError: it names none.
+        UsageError: no format has this suffix.
     """
     for form in FORMATS:
         if path.name.endswith(form.suffix):

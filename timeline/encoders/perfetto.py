@@ -1,4 +1,4 @@
-"""Perfetto protobuf traces (`.pftrace`): descriptors first, then the packets of tracks."""
+"""Encoder of Perfetto protobuf traces (`.pftrace`): descriptors, then the packets of tracks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.nesting import Events, nested_events, split_at_gaps
-from timeline.encoders.drawn_values import DrawnTexts, NumberOfCode, round_reals
+from timeline.encoders.drawn_values import DrawnStrings, NumberOfCode, round_reals
 from timeline.encoders.perfetto_messages import (
     ANNOTATIONS,
     BOOT_TIME,
@@ -33,23 +33,23 @@ from timeline.encoders.protobuf_rows import (
     encode_rows,
     varint,
 )
-from timeline.encoders.sequences import SequenceNames, UsedStrings
+from timeline.encoders.sequences import SequenceNames, SliceStrings
 from timeline.layers import ArgsMessage
 from timeline.ranges import check_order
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 
 Places = Rows | slice
-"""Which of some slices: a run of them is taken without being copied."""
+"""A selection of slices; a run of them is a slice object, which copies nothing."""
 SHARED_ELEMENTS = 1 << 13
-"""Slices and samples of the tracks that share a sequence."""
+"""Maximum number of slices and samples of tracks that share a packet sequence."""
 
 
 SEQUENCE_CLOCK = 64
 """The first clock id that is private to a sequence; only such a clock may count increments."""
 BLOCK_BYTES = 1 << 22
-"""Bytes that rows may take, encoded at a time."""
+"""Size in bytes of the rows that are encoded at a time."""
 LEAST_BLOCK_ROWS = 256
-"""Rows encoded at a time at least, however wide they are."""
+"""Minimum number of rows encoded at a time, however wide they are."""
 
 _PACKET = b"\x0a"
 _TIMESTAMP = b"\x40"
@@ -75,46 +75,46 @@ _ANNOTATION = varint(ANNOTATIONS << 3 | _BYTES_TYPE)
 
 
 def track_uuid(track_id: int) -> int:
-    """Return a small uuid, which is short; 0 is Perfetto's own root."""
+    """Return the uuid of a track: small, so that it takes few bytes, and not 0, Perfetto's root."""
     return track_id + 1
 
 
 def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
-    """Return the packets of tracks, given with a sequence each, framed as in a trace file.
+    """Yield the packets of tracks, each given with a sequence number, framed as in a trace file.
 
-    A sequence begins with its names, and a clock on which each event has only the time since the
-    one before. All clocks start at the same time, so the UI's row of clock snapshots shows one
-    mark. Short tracks that follow each other are on the sequence of the first: one costs a viewer
-    some 40 KB, whatever it holds.
+    A sequence begins with its interned names and a clock on which each event has only the time
+    since the previous one. All clocks start at the same time, so the UI's row of clock snapshots
+    shows one mark. Consecutive short tracks share the sequence of the first, since every sequence
+    costs a viewer some 40 KB.
     """
     for sequence, together in _sequences(tracks):
         packets = _encode_sequence(together, sequence, first_ns)
         if len(together) == 1:
             yield from packets
-        else:  # as one, so that what is compressed together does not depend on what is joined
+        else:  # as one block, so that compression blocks do not split a shared sequence
             yield b"".join(packets)
 
 
 def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
     contents = [
-        UsedStrings.by(track.content) if isinstance(track.content, Slices) else track.content
+        SliceStrings.by(track.content) if isinstance(track.content, Slices) else track.content
         for track in tracks
     ]
-    names = SequenceNames.of([one for one in contents if isinstance(one, UsedStrings)])
+    names = SequenceNames.of([one for one in contents if isinstance(one, SliceStrings)])
     own_track = tracks[0] if len(tracks) == 1 else None
     yield _opening_packet(sequence, names, own_track)
     clock = _clock_packet(sequence, first_ns)
     for track, content in zip(tracks, contents, strict=True):
         yield clock
         uuid = b"" if own_track else _TRACK_UUID + varint(track_uuid(track.id))
-        if isinstance(content, UsedStrings):
+        if isinstance(content, SliceStrings):
             yield from _encode_slices(content, names, sequence, first_ns, uuid)
         elif content is not None:
             yield from _encode_samples(content, sequence, first_ns, uuid)
 
 
 def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[Track]]]:
-    """Return the tracks that hold something, those of one sequence together."""
+    """Yield non-empty tracks grouped by the sequence that they share."""
     together: list[Track] = []
     first = elements = 0
     for sequence, track in tracks:
@@ -131,16 +131,15 @@ def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[
 
 
 def clock_ns(first_ns: int) -> int:
-    """Return the first timestamp in the file, which cannot be below zero.
+    """Return the first timestamp in the file, which cannot be negative.
 
-    Everything else counts from that timestamp, so a timeline that begins before zero is moved as a
-    whole.
+    All other times count from it, so a timeline that begins before 0 is moved as a whole.
     """
     return max(first_ns, 0)
 
 
 def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) -> bytes:
-    """Return the first packet of a sequence: its names, and its track where it has only one."""
+    """Return the first packet of a sequence: its names, and its track if it has only one."""
     trace = messages().Trace()
     packet = trace.packet.add()
     packet.trusted_packet_sequence_id = sequence
@@ -155,7 +154,7 @@ def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) ->
 
 
 def _clock_packet(sequence: int, first_ns: int) -> bytes:
-    """Return the clock of the track that follows, which starts at the first timestamp again."""
+    """Return the packet that restarts a sequence's clock at the first timestamp of the file."""
     trace = messages().Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
@@ -184,9 +183,12 @@ def _nested_events(slices: Slices, before_ns: int, at_once: int) -> Iterator[Eve
 
 
 def _encode_slices(
-    used: UsedStrings, names: SequenceNames, sequence: int, first_ns: int, track: bytes
+    used: SliceStrings, names: SequenceNames, sequence: int, first_ns: int, track: bytes
 ) -> Iterator[bytes]:
-    """Return the packets of slices; track: the field that names theirs, empty by default."""
+    """Yield blocks of packets of slices.
+
+    track: the encoded field with the track's uuid; empty if the sequence has one track.
+    """
     slices = used.slices
     event_names = used.events.drawn(names.events)
     colour_iids = used.colour_numbers(names.colours)
@@ -220,14 +222,14 @@ def _row_bytes(slices: Slices) -> int:
 
 
 def _places(events: Events) -> Places:
-    """Return the slices of events: those that all begin and end follow each other."""
+    """Return the slices of events, as a run if every event is a whole slice."""
     if events.begins is None:
         return slice(int(events.row[0]), int(events.row[-1]) + 1)
     return events.row
 
 
 def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
-    """Return the colours of some slices, where their names have one."""
+    """Return the field with the colour of each slice whose name has one."""
     colour = iids.of(slices.name[row])
     has = colour > 0
     return [Bytes(_CORRELATION_IID, has), Varint(colour, has)] if has.any() else []
@@ -236,7 +238,7 @@ def _coloured(iids: NumberOfCode, slices: Slices, row: Places) -> list[Piece]:
 def _event(
     since_ns: Int64, sequence: int, event: list[Piece], present: Bool | None = None
 ) -> Message:
-    """Return the packets of one event in each row, or in the rows that have it."""
+    """Return a packet with an event in each row, or in the rows where `present` is true."""
     return Message(
         _PACKET,
         [
@@ -250,42 +252,43 @@ def _event(
 
 
 class _Args:
-    """The args of the slices of a track, those of a message together."""
+    """Encoder of the args of a track's slices, grouped by protobuf message."""
 
-    def __init__(self, used: UsedStrings, names: SequenceNames) -> None:
+    def __init__(self, used: SliceStrings, names: SequenceNames) -> None:
         self._of_message = used.messages()
         self._iid_of_name = names.args
         self._values = used.values.drawn(names.values)
         self._format_texts = {
-            of: (one, DrawnTexts.of(one.texts, names.spelled)) for of, one in used.spelled.items()
+            of: (one, DrawnStrings.of(one.texts, names.formatted))
+            for of, one in used.formatted.items()
         }
-        spelled = (texts.longest for _, texts in self._format_texts.values())
-        self.longest = self._values.longest + sum(spelled)
-        """Bytes that the strings of a slice take at most where they are used."""
+        formatted = (texts.longest for _, texts in self._format_texts.values())
+        self.longest = self._values.longest + sum(formatted)
+        """Maximum size in bytes of the inline strings of one slice."""
 
     def encoded(self, row: Places) -> list[Piece]:
-        """Return the messages of some slices; those that have no arg of one do not have it."""
-        made: list[Piece] = []
+        """Return the messages of some slices; a slice without args of a message lacks it."""
+        encoded: list[Piece] = []
         for message, args in self._of_message:
             inner: list[Piece] = []
             presents = [arg.present[row] for arg in args]
             for arg, present in zip(args, presents, strict=True):
-                inner += self._spelled(arg, row, present)
+                inner += self._formatted(arg, row, present)
                 inner += self._exact(message, arg, row, present)
             if inner:
                 tag = varint(message.number << 3 | _BYTES_TYPE)
-                made.append(Message(tag, inner, np.logical_or.reduce(presents)))
-        return made
+                encoded.append(Message(tag, inner, np.logical_or.reduce(presents)))
+        return encoded
 
-    def _spelled(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
-        """Return the formatted text of an arg, if it is formatted."""
+    def _formatted(self, arg: Arg, row: Places, present: Bool) -> list[Piece]:
+        """Return the formatted form of an arg, if it has one."""
         if arg.name not in self._format_texts:
             return []
-        spelled, texts = self._format_texts[arg.name]
-        return [self._annotation(spelled.name, _text(texts, spelled.text[row]), present)]
+        formatted, texts = self._format_texts[arg.name]
+        return [self._annotation(formatted.name, _text(texts, formatted.text[row]), present)]
 
     def _exact(self, message: ArgsMessage, arg: Arg, row: Places, present: Bool) -> list[Piece]:
-        """Return an arg itself: a field of the message, else an annotation."""
+        """Return the exact arg: a field of the message, or an annotation if it has no field."""
         values = arg.values[row]
         if arg.kind is ArgKind.NAME:
             return [self._annotation(arg.name, _text(self._values, values), present)]
@@ -316,16 +319,16 @@ def _real(values: npt.NDArray[Any]) -> Float64:
     return round_reals(values.astype(np.float64))
 
 
-def _text(texts: DrawnTexts, codes: npt.NDArray[Any]) -> list[Piece]:
+def _text(texts: DrawnStrings, codes: npt.NDArray[Any]) -> list[Piece]:
     return texts.pieces(_ANNOTATION_STRING_IID, _ANNOTATION_STRING, codes)
 
 
 class _Arrows:
-    """The arrow ends of the slices of a track, by slice."""
+    """Encoder of the arrow ends of a track's slices."""
 
     def __init__(self, slices: Slices) -> None:
         self.most = 0
-        """Maximum number of ends of a slice."""
+        """Maximum number of arrow ends of a slice."""
         self._ids = slices.arrows.arrow
         if not len(self._ids):
             return
@@ -334,16 +337,16 @@ class _Arrows:
         self.most = int(self._count.max())
 
     def encoded(self, row: Places) -> list[Piece]:
-        """Return the flow ids of some slices."""
+        """Return the flow ids of some slices, one field per arrow end."""
         if not self.most:
             return []
         count, first = self._count[row], self._first[row]
-        made: list[Piece] = []
+        fields: list[Piece] = []
         for number in range(int(count.max(initial=0))):
             present = count > number
             at = np.where(present, first + number, 0)
-            made += [Bytes(_FLOW_ID, present), Fixed64(self._ids[at], present)]
-        return made
+            fields += [Bytes(_FLOW_ID, present), Fixed64(self._ids[at], present)]
+        return fields
 
 
 def _encode_samples(
@@ -361,33 +364,33 @@ def _encode_samples(
 
 
 FILE_SEQUENCE = 1
-"""The packet sequence of descriptors and file-wide facts; tracks have further ones."""
+"""The packet sequence of descriptors and file-wide facts; tracks use higher numbers."""
 
 
 @dataclass(frozen=True)
 class PerfettoEncoder:
-    """Encodes a timeline as packets, of which a sequence of its own holds those of each track."""
+    """Encodes a timeline as packets, with a packet sequence for each track or few short ones."""
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
-        """Return the attributes of the timeline, and its rows."""
+        """Yield the attributes of the timeline, and the descriptors of its rows."""
         yield _file_facts(timeline)
         yield from _descriptors(timeline.tracks)
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """Return the packets of a batch, which hold all there is of arrows too."""
+        """Yield the packets of a batch, which include arrows in any case."""
         return encode_tracks(batch.tracks, batch.first_ns)
 
     def closing(self, _tracks: Sequence[Track]) -> Iterator[bytes]:
-        """Return nothing: no packet has to come last."""
+        """Yield nothing: no packet has to come last."""
         yield from ()
 
 
 def _file_facts(timeline: Timeline) -> bytes:
-    """Return the clock, the schema of args, and facts about the timeline.
+    """Return the clock, the schema of args, and the attributes of the timeline.
 
-    Any clock snapshot, of which each sequence of packets has one too, makes the UI (version 52)
-    draw a row "System > Clock Snapshots". Without, events would need absolute times, of nine bytes
-    instead of two, and wall time would be unknown; the row is one folded line.
+    Clock snapshots, which every packet sequence has too, make the UI (version 52) draw a row
+    "System > Clock Snapshots", one folded line. Without them, events would need absolute times of
+    nine bytes instead of two, and wall time would be unknown.
     """
     trace = messages().Trace()
     clocks = trace.packet.add()
@@ -408,11 +411,11 @@ def _file_facts(timeline: Timeline) -> bytes:
 
 
 def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
-    """Return the rows, none of which is a process or a thread of the trace.
+    """Yield the descriptors of rows, none of which is declared a process or a thread.
 
-    With those the UI (version 52) would fill its minimap and name threads in tables of arrows. It
-    would also take every such row out of its place, below a "Process 1002" in an order of its own:
-    the rows of ranks would lose what they draw themselves, and the first ones theirs.
+    With processes and threads the UI (version 52) would fill its minimap and name threads in tables
+    of arrows. But it would also move every such row below a "Process 1002", in an order of its own,
+    and rows of ranks would no longer draw slices themselves.
     """
     parents = {track.parent for track in tracks}
     for track in tracks:

@@ -1,4 +1,4 @@
-"""Messages of Perfetto that are written or read one by one, and the schema of args."""
+"""Protobuf classes of the Perfetto messages used outside of rows, and the schema of args."""
 
 from __future__ import annotations
 
@@ -47,36 +47,36 @@ MESSAGES = {
     },
     "TrackEventDefaults": {"track_uuid": (11, "uint64")},
 }
-"""Fields by message, with their numbers and types; those that repeat are in brackets.
+"""Fields by message, with their numbers and types; types of repeated fields are in brackets.
 
-What is put in as it was encoded elsewhere is bytes here, and enumerations are numbers.
+Messages that other code encodes are declared as bytes, and enumerations as numbers.
 """
 BOOT_TIME, WALL_TIME = 6, 1
-"""BuiltinClock: time since the start of the machine, and of the day."""
+"""Values of BuiltinClock: time since the machine booted, and wall time."""
 STATE_CLEARED = 1
-"""TracePacket.SequenceFlags: a sequence begins."""
+"""Value of TracePacket.SequenceFlags: a sequence begins."""
 EXPLICIT = 3
-"""TrackDescriptor.ChildTracksOrdering: by sibling_order_rank."""
+"""Value of TrackDescriptor.ChildTracksOrdering: by sibling_order_rank."""
 
 
 @cache
 def messages() -> Any:
-    """Return the classes of messages that stand in no other one, by name.
+    """Return the classes of top-level messages as attributes of a namespace.
 
-    They are in a pool of their own, so that the package perfetto can be loaded too.
+    They are in their own descriptor pool, so that the package perfetto can be loaded too.
     """
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="perfetto_messages.proto", package=PACKAGE)
-    made = dict[str, Any]()
+    descriptors = dict[str, Any]()
     for name, fields in MESSAGES.items():
         outer, _, inner = name.rpartition(".")
-        message = made[outer].nested_type.add() if outer else file.message_type.add()
+        message = descriptors[outer].nested_type.add() if outer else file.message_type.add()
         message.name = inner
-        made[name] = message
-        for called, (number, kind) in fields.items():
-            field = message.field.add(name=called, number=number, label=kinds.LABEL_OPTIONAL)
+        descriptors[name] = message
+        for field_name, (number, kind) in fields.items():
+            field = message.field.add(name=field_name, number=number, label=kinds.LABEL_OPTIONAL)
             single = kind.strip("[]")
             if single != kind:
                 field.label = kinds.LABEL_REPEATED
@@ -101,7 +101,7 @@ EXTENDED_FILE = "protos/perfetto/trace/track_event/track_event.proto"
 ANNOTATION_FILE = "protos/perfetto/trace/track_event/debug_annotation.proto"
 ANNOTATION = ".perfetto.protos.DebugAnnotation"
 ANNOTATIONS = 100
-"""The field of each message that holds debug annotations."""
+"""Number of the field with debug annotations in each message of args."""
 EXTENDED = ".perfetto.protos.TrackEvent"
 REALS = frozenset(
     {
@@ -112,12 +112,12 @@ REALS = frozenset(
         "vector_utilization",
     }
 )
-"""Fields of type double; all others are int64."""
+"""Args of type double; all others are int64."""
 
 
 @cache
 def descriptor_bytes() -> bytes:
-    """Return the FileDescriptorSet of all args, as embedded in each file."""
+    """Return the FileDescriptorSet of all messages of args, as embedded in each file."""
     from google.protobuf import descriptor_pb2
 
     field_type = descriptor_pb2.FieldDescriptorProto
@@ -126,15 +126,15 @@ def descriptor_bytes() -> bytes:
     )
     messages = (*ARGS_MESSAGES.values(), MERGED_ARGS)
     for message in sorted(messages, key=lambda message: message.number):
-        made = file.message_type.add(name=message.name)
+        descriptor = file.message_type.add(name=message.name)
         for number, name in enumerate(message.fields, 1):
-            made.field.add(
+            descriptor.field.add(
                 name=name,
                 number=number,
                 label=field_type.LABEL_OPTIONAL,
                 type=field_type.TYPE_DOUBLE if name in REALS else field_type.TYPE_INT64,
             )
-        made.field.add(
+        descriptor.field.add(
             name="annotations",
             number=ANNOTATIONS,
             label=field_type.LABEL_REPEATED,

@@ -1,4 +1,4 @@
-"""PieceMaker, which encodes batches in threads of this process or in other processes."""
+"""PieceMaker, which encodes batches of tracks in threads of this process or in other processes."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from timeline.encoders.perfetto import PerfettoEncoder
 
 THREADS = min(4, os.cpu_count() or 1)
-"""Number of threads that encode; they release the interpreter most of the time."""
+"""Number of threads that encode; they release the interpreter lock most of the time."""
 ALONE_SECONDS = 0.25
-"""Time that one thread encodes before others help. For less work, two threads take as long, and two
-fifths more CPU time.
+"""Time that one thread encodes before others help. For less work, two threads take as long as one
+and 40 % more CPU time.
 """
 BATCHES_PER_WORKER = 4
 """Maximum number of batches in progress or waiting for each process."""
@@ -46,16 +46,16 @@ _Result = TypeVar("_Result")
 
 @dataclass(frozen=True)
 class EncodingWorkers:
-    """Idle processes of this machine, and their number."""
+    """Idle worker processes on this machine, and their number."""
 
     executor: Executor
     jobs: int
 
 
 class PieceMaker:
-    """Encodes the pieces of a file, which are the same whatever thread or process encodes them.
+    """Encodes the pieces of a file; their bytes do not depend on the thread or process used.
 
-    The caller's thread encodes the first ones, so small files start no threads.
+    The caller's thread encodes the first pieces, so small files start no threads.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class PieceMaker:
         first_ns: int,
         workers: EncodingWorkers | None = None,
     ) -> None:
-        """tracks: all rows that the file may have. workers: processes that may be used."""
+        """tracks: all rows that the file may have. workers: processes that may help."""
         self.encoder = form.encoder(tracks, first_ns)
         self.packing = form.packing
         self._batch_elements = form.batch_elements
@@ -88,34 +88,36 @@ class PieceMaker:
         self,
         timeline: Timeline,
         tracks: Sequence[Track],
-        said: Sequence[Track] = (),
+        sentences: Sequence[Track] = (),
         compression: Compression = Compression.BEST,
-        tell: Callable[[int], None] = lambda _: None,
+        report: Callable[[int], None] = lambda _: None,
     ) -> Iterator[Piece]:
         """Yield all pieces of a file.
 
-        tracks: those of the timeline with records; said: those with sentences about it, which are
-        few and short. tell: called with the number of slices encoded since the last call.
+        tracks: the timeline's tracks of records. sentences: its few short tracks of sentences.
+        report: called with the number of slices encoded since the last call.
         """
-        yield self.opening(timeline, said, compression)
+        yield self.opening(timeline, sentences, compression)
         batches = batch_tracks(in_file_order(tracks), self.first_ns, least=self._batch_elements)
         for piece, slices in self.make_all(batches, compression):
-            tell(slices)
+            report(slices)
             yield piece
         yield self.closing(tracks, compression)
 
-    def opening(self, timeline: Timeline, said: Sequence[Track], compression: Compression) -> Piece:
-        """Return the first piece of a file: attributes, rows, and sentences about it."""
+    def opening(
+        self, timeline: Timeline, sentences: Sequence[Track], compression: Compression
+    ) -> Piece:
+        """Return the first piece of a file: attributes, descriptors of rows, and sentences."""
         rows = self.encoder.opening(timeline)
-        batches = batch_tracks(said, self.first_ns, TEXT_SEQUENCE)
+        batches = batch_tracks(sentences, self.first_ns, TEXT_SEQUENCE)
         return self.packing.pack(chain(rows, *map(self.encoder.encode, batches)), compression)
 
     def closing(self, tracks: Sequence[Track], compression: Compression) -> Piece:
-        """Return the last piece of a file, given its tracks as they were encoded."""
+        """Return the last piece of a file, given all encoded tracks."""
         return self.packing.pack(self.encoder.closing(tracks), compression)
 
     def make(self, batch: TrackBatch, compression: Compression, *, arrows: bool = False) -> Piece:
-        """Encode a batch and compress it; with what its arrows take elsewhere, if `arrows`."""
+        """Encode and compress a batch; arrows: include events of arrows, which end a file."""
         return self.packing.pack(self.encoder.encode(batch, arrows=arrows), compression)
 
     def make_all(
@@ -123,27 +125,27 @@ class PieceMaker:
     ) -> Iterator[tuple[Piece, int]]:
         """Yield pieces in the order of their batches, and the number of slices of each.
 
-        Only some batches are in progress at a time. Those of a process that died are encoded here.
+        Few batches are in progress at a time. If a process dies, its batches are encoded here.
         """
         most = THREADS
         if self._workers is not None:
             most = min(BATCHES_PER_WORKER * self._workers.jobs, MOST_BATCHES_SENT)
-        in_work = deque[tuple[TrackBatch, Future[Piece] | None]]()
+        submitted = deque[tuple[TrackBatch, Future[Piece] | None]]()
         helped_from_s = time.monotonic() + ALONE_SECONDS
         for number, batch in enumerate(batches):
             if number == 0 or time.monotonic() < helped_from_s:
                 yield self.make(batch, compression), batch.slices
                 continue
-            in_work.append((batch, self._submit(batch, compression)))
-            if len(in_work) > most:
-                yield self._result(*in_work.popleft(), compression)
-        while in_work:
-            yield self._result(*in_work.popleft(), compression)
+            submitted.append((batch, self._submit(batch, compression)))
+            if len(submitted) > most:
+                yield self._result(*submitted.popleft(), compression)
+        while submitted:
+            yield self._result(*submitted.popleft(), compression)
 
     def map(
         self, function: Callable[[_Item], _Result], items: Iterable[_Item]
     ) -> Iterator[_Result]:
-        """Apply a function to items that are ready to be encoded, helped as `make_all` is."""
+        """Apply a function to items in order, in threads after ALONE_SECONDS."""
         waiting = iter(items)
         helped_from_s = time.monotonic() + ALONE_SECONDS
         for item in waiting:
@@ -153,7 +155,7 @@ class PieceMaker:
         yield from self.threads.map(function, waiting)
 
     def _submit(self, batch: TrackBatch, compression: Compression) -> Future[Piece] | None:
-        """Submit a batch; None if no process is left to encode it."""
+        """Submit a batch; return None if the processes have died."""
         if self._workers is None:
             return self.threads.submit(self.make, batch, compression)
         try:
@@ -180,7 +182,7 @@ def encode_timeline(
     compression: Compression = Compression.BEST,
     workers: EncodingWorkers | None = None,
 ) -> Iterator[bytes]:
-    """Return the bytes of a file that holds a timeline, in pieces."""
+    """Yield the bytes of a file that holds a timeline, in pieces."""
     with PieceMaker(form, timeline.tracks, timeline.first_ns, workers) as maker:
         pieces = maker.make_file(timeline, timeline.tracks, compression=compression)
         yield from join_pieces(maker.packing, pieces)

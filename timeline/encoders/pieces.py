@@ -1,4 +1,4 @@
-"""Batches of tracks, and the separately compressed pieces of a file that they are encoded to."""
+"""Batches of tracks, and the separately compressed pieces of a file into which they are encoded."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import ArgKind, Arrows, Samples, Slices, Track
 
 _BEST_LEVEL = 9
-"""On a million tasks zlib-ng takes as long at its level 9 as zlib at 6, for a tenth less."""
+"""Level of zlib-ng; on a million tasks it takes as long as zlib's level 6, for 10 % fewer bytes."""
 _FAST_LEVEL = 2
-"""ISA-L takes a fifth of the time of zlib-ng's level 5 at it, for as much or a fifth more; its
-level 3 takes six to twenty times as long, for 5 to 17% less."""
+"""Level of ISA-L; it takes a fifth of the time of zlib-ng's level 5, for 0 to 20 % more bytes. Its
+level 3 takes 6 to 20 times as long, for 5 to 17 % fewer bytes."""
 
 
 class _Stream(Protocol):
@@ -37,12 +37,12 @@ class Compression(Enum):
     """Strength of compression."""
 
     BEST = "best"
-    """Smallest: for files near a limit, and small ones."""
+    """Smallest size, for files near a limit and small files."""
     FAST = "fast"
-    """Two fifths larger in a twentieth of the time: for large files with room."""
+    """40 % larger in a twentieth of the time, for large files far below the limit."""
 
     def compress(self, data: bytes) -> bytes:
-        """Return a whole zlib stream of the data."""
+        """Return the data as a complete zlib stream."""
         if self is Compression.FAST:
             from isal import isal_zlib
 
@@ -50,7 +50,7 @@ class Compression(Enum):
         return bytes(zlib_ng.compress(data, _BEST_LEVEL))
 
     def open(self) -> _Stream:
-        """Return a compressor of parts to one raw deflate stream."""
+        """Return a compressor of consecutive parts into one raw deflate stream."""
         if self is Compression.FAST:
             from isal import isal_zlib
 
@@ -59,17 +59,17 @@ class Compression(Enum):
 
 
 PART_ELEMENTS = 1 << 16
-"""Number of slices and samples of a part; more if there is no timestamp to cut at."""
+"""Number of slices and samples in a part of a track; more if there is no timestamp to cut at."""
 
 
 def split_track(track: Track, most: int | None = None) -> Iterator[Track]:
-    """Cut a long track at timestamps at which nothing goes on; parts are in order of time.
+    """Cut a long track into parts, in order of time, at timestamps that no slice spans.
 
-    Slices may touch there: rows of steps and of how a rank spends its time have no gaps, and
-    viewers take events of one timestamp in the order in which they are in a file (Perfetto,
-    trace_sorter.h). Samples of one timestamp stay together.
+    Slices may touch at a cut, since rows of steps and partitions of time have no gaps; viewers take
+    events with one timestamp in file order (Perfetto, trace_sorter.h). Samples with one timestamp
+    stay together.
 
-    most: slices and samples of a part; PART_ELEMENTS if not given.
+    most: slices and samples in a part; None for PART_ELEMENTS.
     """
     content, most = track.content, most or PART_ELEMENTS
     if content is None or len(content) <= most:
@@ -97,7 +97,7 @@ def _nested_parts(slices: Slices, most: int) -> Iterator[Slices]:
         for run in runs:
             yield slices.between(run.start, run.stop)
         return
-    if slices.coarse is not None:  # never so: merged slices are in order of time
+    if slices.coarse is not None:  # merged slices are in order of time, so this is not reached
         yield slices
         return
     position = np.empty(len(slices), np.intp)
@@ -115,7 +115,7 @@ def _is_run(rows: Rows, run: slice) -> bool:
 
 
 def _sample_runs(time_ns: Int64, most: int) -> Iterator[slice]:
-    """Return runs of samples, each beginning later than the one before ends."""
+    """Yield runs of about `most` samples; samples with one timestamp are in one run."""
     first, count = 0, len(time_ns)
     while first < count:
         stop = first + most
@@ -126,21 +126,21 @@ def _sample_runs(time_ns: Int64, most: int) -> Iterator[slice]:
 
 
 TEXT_SEQUENCE = 2
-"""Packet sequence of the first row of sentences about a file; 1 has descriptors and attributes."""
+"""Packet sequence of the first track of sentences; sequence 1 has descriptors and attributes."""
 FIRST_SEQUENCE = 32
-"""Packet sequence of the first other track."""
+"""Packet sequence of the first track of records."""
 BATCH_ELEMENTS = 1 << 16
-"""Slices and samples of a batch, before the track that fills it: some 4 MB to send."""
+"""Number of slices and samples from which a batch is full: some 4 MB to send."""
 
 _CALLS = SliceKind.HOST_CALL.value
 
 
 @dataclass(frozen=True)
 class TrackBatch:
-    """Tracks that follow each other, with their sequences.
+    """Consecutive tracks with their packet sequences.
 
-    The bytes depend on nothing else, so several processes write the same file as one. first_ns: the
-    first timestamp of the file.
+    Their encoding depends on nothing else, so several processes write the same bytes as one.
+    first_ns: the first timestamp of the file.
     """
 
     tracks: Sequence[tuple[int, Track]]
@@ -151,12 +151,12 @@ class TrackBatch:
 
     @property
     def slices(self) -> int:
-        """Return the number of its slices."""
+        """Return the number of slices in the batch."""
         contents = (track.content for _, track in self.tracks)
         return sum(len(content) for content in contents if isinstance(content, Slices))
 
     def for_sending(self) -> TrackBatch:
-        """Leave out what is not needed to encode the batch in another process."""
+        """Return the batch without strings and details that are not needed to encode it."""
         every = [track.content for _, track in self.tracks if isinstance(track.content, Slices)]
         by_pool: dict[int, list[Slices]] = {}
         for slices in every:
@@ -167,17 +167,17 @@ class TrackBatch:
 
 
 def in_file_order(tracks: Iterable[Track]) -> list[Track]:
-    """Return the tracks, those of host calls first, then the others by kind of slice.
+    """Return the tracks sorted by layer, with host calls first.
 
-    Perfetto draws an arrow from the earlier slice, and of two that begin at once from the one that
-    comes first in the file: a call and its task do where host and device clocks were fitted.
-    Similar tracks compress best side by side.
+    Perfetto draws an arrow from the earlier slice, or from the one first in the file if both begin
+    at the same time, as a call and its task may after clocks are fitted. Similar tracks next to
+    each other compress best.
     """
     return sorted(tracks, key=lambda track: layer_place(track.size_layer))
 
 
 def layer_place(layer: SizeLayer | None) -> tuple[bool, int]:
-    """Return where the tracks of a layer stand in the file."""
+    """Return the sort key of a layer's tracks in the file."""
     return layer != _CALLS, -1 if layer is None else SIZE_LAYERS.index(layer)
 
 
@@ -187,9 +187,9 @@ def batch_tracks(
     first_sequence: int = FIRST_SEQUENCE,
     least: int | None = None,
 ) -> Iterator[TrackBatch]:
-    """Group tracks, in order and the long ones in parts.
+    """Group consecutive tracks into batches, cutting long ones into parts.
 
-    least: slices and samples that fill a batch; BATCH_ELEMENTS if not given.
+    least: number of slices and samples from which a batch is full; None for BATCH_ELEMENTS.
     """
     batch: list[tuple[int, Track]] = []
     elements = 0
@@ -205,16 +205,16 @@ def batch_tracks(
 
 
 class _ShownStrings(StringPool):
-    """The strings that tracks use, under their codes among all strings of the rank."""
+    """The strings that tracks use, with the codes that they have among all strings of the rank."""
 
     def __init__(self, size: int, shown: Mapping[int, str]) -> None:
-        """size: number of strings of the rank. shown: those of the tracks, by code."""
+        """size: number of all strings of the rank. shown: strings of the tracks by code."""
         super().__init__()
         self._size, self._shown = size, shown
 
     @classmethod
     def of(cls, every: Sequence[Slices]) -> _ShownStrings:
-        """Return the strings that slices of one pool use."""
+        """Return the strings that some slices use, all of one pool."""
         columns = [slices.name for slices in every] + [
             arg.values for slices in every for arg in slices.args if arg.kind is ArgKind.NAME
         ]
@@ -236,7 +236,7 @@ class _ShownStrings(StringPool):
 
 
 def _with_shown_strings(track: Track, shown: Mapping[int, StringPool]) -> Track:
-    """Drop the strings that are not used; shown: those that are, by pool."""
+    """Replace a track's pool by its used strings; shown: these, by id of the pool."""
     if not isinstance(track.content, Slices):
         return track
     strings = shown[id(track.content.strings)]
@@ -246,7 +246,7 @@ def _with_shown_strings(track: Track, shown: Mapping[int, StringPool]) -> Track:
 
 
 COMPRESSED_TOGETHER_BYTES = 512 * 1024
-"""Bytes of packets that are compressed together."""
+"""Size in bytes of a block of packets that are compressed together."""
 _PACKET = b"\x0a"
 _COMPRESSED_PACKETS = varint(50 << 3 | 2)
 _GZIP_HEAD = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff"
@@ -256,7 +256,7 @@ _LAST_BLOCK = b"\x03\x00"
 
 @dataclass(frozen=True)
 class Piece:
-    """A piece as it stands in the file, and the size and checksum of what was compressed."""
+    """The bytes of a piece in the file, and the size and checksum of its uncompressed content."""
 
     body: bytes
     raw_bytes: int = 0
@@ -267,43 +267,43 @@ class Piece:
 
 
 class Packing:
-    """Compresses pieces, and completes a file of them; this one compresses nothing."""
+    """A way to compress pieces and to complete a file of them; this one does not compress."""
 
     before = b""
-    """What a file begins with."""
+    """The beginning of a file."""
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
-        """Compress parts of a file, each whole in itself, into one piece."""
+        """Compress parts of a file, which are complete packets or text, into one piece."""
         del compression
         return Piece(b"".join(parts))
 
     def after(self, pieces: Iterable[Piece]) -> bytes:
-        """Return what a file of these pieces ends with; as long for any."""
+        """Return the end of a file of these pieces, whose length does not depend on them."""
         del pieces
         return b""
 
 
 class _Packets(Packing):
-    """Packets that hold compressed ones, as every version of Perfetto since 2018 reads them."""
+    """Packets with compressed packets inside, which Perfetto reads since 2018."""
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
         return Piece(b"".join(_compressed_packet(block, compression) for block in _blocks(parts)))
 
 
 class _Gzipped(Packing):
-    """One gzip stream, of which each piece ends at a whole byte and refers to no other."""
+    """One gzip stream, in which each piece ends on a byte and is independent of the others."""
 
     before = _GZIP_HEAD
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
         packer = compression.open()
-        made, size, checksum = [], 0, 0
+        packed, size, checksum = [], 0, 0
         for part in parts:
-            made.append(packer.compress(part))
+            packed.append(packer.compress(part))
             size += len(part)
             checksum = zlib_ng.crc32(part, checksum)
-        made.append(packer.flush(zlib_ng.Z_FULL_FLUSH))
-        return Piece(b"".join(made), size, checksum)
+        packed.append(packer.flush(zlib_ng.Z_FULL_FLUSH))
+        return Piece(b"".join(packed), size, checksum)
 
     def after(self, pieces: Iterable[Piece]) -> bytes:
         size = checksum = 0
@@ -317,7 +317,7 @@ PACKETS, PLAIN, GZIPPED = _Packets(), Packing(), _Gzipped()
 
 
 def join_pieces(packing: Packing, pieces: Iterable[Piece]) -> Iterator[bytes]:
-    """Return the bytes of a file, from its pieces in order."""
+    """Yield the bytes of a file from its pieces in order."""
     light: list[Piece] = []
     yield packing.before
     for piece in pieces:

@@ -1,4 +1,4 @@
-"""Protobuf messages from columns, one per row."""
+"""Encoding of columns as protobuf messages, one per row."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ except ImportError:
 @lru_cache(maxsize=1 << 14)
 def varint(value: int) -> bytes:
     """Return a number as a varint."""
-    made = bytearray()
+    encoded = bytearray()
     while value > 0x7F:
-        made.append(value & 0x7F | 0x80)
+        encoded.append(value & 0x7F | 0x80)
         value >>= 7
-    made.append(value)
-    return bytes(made)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 @dataclass(frozen=True)
 class Bytes:
-    """Bytes that are equal in all rows, or in all rows that have them."""
+    """Bytes that are the same in all rows that have them; present: mask of these, None for all."""
 
     value: bytes
     present: Bool | None = None
@@ -55,7 +55,7 @@ class Fixed64:
 
 @dataclass(frozen=True)
 class Text:
-    """A run of `value` per row, such as a string with its length before it."""
+    """A part of `value` per row, such as a string after its length."""
 
     value: bytes
     start: Int64
@@ -65,7 +65,7 @@ class Text:
 
 @dataclass(frozen=True)
 class Message:
-    """A tag, a length and the pieces of a nested message; absent rows have none of it."""
+    """A nested message per row, written as tag, length and pieces; absent rows have nothing."""
 
     tag: bytes
     pieces: Sequence[Piece]
@@ -75,7 +75,7 @@ class Message:
 Piece = Bytes | Varint | Fixed64 | Text | Message
 
 
-def joined_rows(pieces: Sequence[Piece], count: int) -> bytes:
+def join_rows(pieces: Sequence[Piece], count: int) -> bytes:
     """Encode `count` rows as `encode_rows` does, without the compiled module."""
     return b"".join(_cells_of_rows(pieces, count))
 
@@ -88,43 +88,43 @@ def _cells_of_rows(pieces: Sequence[Piece], count: int) -> list[bytes]:
 def _cells(piece: Piece, count: int) -> list[bytes]:
     if isinstance(piece, Message):
         inner = _cells_of_rows(piece.pieces, count)
-        made = [piece.tag + varint(len(cell)) + cell for cell in inner]
+        cells = [piece.tag + varint(len(cell)) + cell for cell in inner]
     elif isinstance(piece, Bytes):
-        made = [piece.value] * count
+        cells = [piece.value] * count
     elif isinstance(piece, Varint):
-        made = list(map(varint, np.ascontiguousarray(piece.values, np.int64).view("u8").tolist()))
+        cells = list(map(varint, np.ascontiguousarray(piece.values, np.int64).view("u8").tolist()))
     elif isinstance(piece, Fixed64):
         data = piece.values.tobytes()
-        made = [data[at : at + 8] for at in range(0, len(data), 8)]
+        cells = [data[at : at + 8] for at in range(0, len(data), 8)]
     else:
         runs = zip(piece.start.tolist(), piece.length.tolist(), strict=True)
-        made = [piece.value[start : start + length] for start, length in runs]
+        cells = [piece.value[start : start + length] for start, length in runs]
     if piece.present is None:
-        return made
-    return [cell if has else b"" for cell, has in zip(made, piece.present.tolist(), strict=True)]
+        return cells
+    return [cell if has else b"" for cell, has in zip(cells, piece.present.tolist(), strict=True)]
 
 
 _BYTES, _VARINT, _FIXED64, _TEXT, _MESSAGE = range(5)
 _Raw = bytes | npt.NDArray[Any]
-"""Bytes, or an array that lies in memory in the order of rows."""
+"""Bytes, or a contiguous array in the order of rows."""
 _Cells = tuple[int, _Raw | None, _Raw, int, _Raw | None]
-"""One piece as the compiled module takes it."""
+"""One piece for the compiled module: kind, present, value or tag, inner pieces, and runs."""
 
 
 def is_compiled() -> bool:
-    """Return whether this installation has the compiled module."""
+    """Return whether the compiled module is installed."""
     return encode is not None
 
 
 def encode_rows(pieces: Sequence[Piece], count: int) -> bytes:
     """Encode `count` rows, one after the other; varints are canonical."""
     if encode is None:
-        return joined_rows(pieces, count)
+        return join_rows(pieces, count)
     return encode(tuple(_flattened(pieces)), count)
 
 
 def _flattened(pieces: Sequence[Piece]) -> Iterator[_Cells]:
-    """Return the pieces that a row has, each message before those that it holds."""
+    """Yield the pieces that any row has in prefix order: each message before its inner pieces."""
     for piece in pieces:
         present = None if piece.present is None else np.ascontiguousarray(piece.present, np.bool_)
         if present is not None:

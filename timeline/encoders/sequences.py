@@ -1,4 +1,4 @@
-"""Packet sequences: the strings that their slices use, and the numbers of these."""
+"""Interned strings of packet sequences: the strings that slices use, and their numbers."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy.typing as npt
 from timeline.columns.columns import Bool, Int64
 from timeline.columns.strings import StringPool
 from timeline.encoders.drawn_values import (
-    DrawnTexts,
+    DrawnStrings,
+    FormattedArg,
     NumberOfCode,
-    SpelledArg,
     count_codes,
     format_args,
-    number_texts,
+    number_strings,
 )
 from timeline.encoders.protobuf_rows import varint
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
@@ -33,8 +33,8 @@ _CATEGORIES, _EVENT_NAMES, _ANNOTATION_NAMES, _ANNOTATION_STRINGS, _CORRELATION_
 
 
 @dataclass(frozen=True)
-class UsedTexts:
-    """Codes (k,) that columns use, ascending, how often each is used, (k,), and their strings."""
+class StringUses:
+    """The distinct codes in columns, (k,) ascending, with the uses, (k,), and string of each."""
 
     codes: npt.NDArray[Any]
     count: Int64
@@ -43,100 +43,100 @@ class UsedTexts:
     @classmethod
     def of(
         cls, columns: Iterable[tuple[npt.NDArray[Any], Bool | None]], strings: StringPool
-    ) -> UsedTexts:
-        """Return the texts of some columns where present, everywhere if that is None."""
+    ) -> StringUses:
+        """Return the strings that columns use in their present rows; a mask of None means all."""
         codes, count = count_codes(columns)
         return cls(codes, count, strings.texts(codes))
 
-    def drawn(self, numbers: Mapping[str, int]) -> DrawnTexts:
-        """Return the strings in drawn form; numbers: of the numbered ones."""
-        return DrawnTexts(self.codes, self.texts, numbers)
+    def drawn(self, numbers: Mapping[str, int]) -> DrawnStrings:
+        """Return the strings as they are encoded; numbers: those of interned strings."""
+        return DrawnStrings(self.codes, self.texts, numbers)
 
 
 @dataclass(frozen=True)
-class UsedStrings:
-    """The strings that slices use as names and in args, and what is formatted beside those."""
+class SliceStrings:
+    """The strings that slices use as names and in args, and the formatted forms of their args."""
 
     slices: Slices
-    events: UsedTexts
-    values: UsedTexts
-    spelled: Mapping[str, SpelledArg]
+    events: StringUses
+    values: StringUses
+    formatted: Mapping[str, FormattedArg]
 
     @classmethod
-    def by(cls, slices: Slices) -> UsedStrings:
-        """Return the strings that some slices use."""
+    def by(cls, slices: Slices) -> SliceStrings:
+        """Collect the strings that some slices use."""
         args = [arg for arg in slices.args if arg.kind is ArgKind.NAME]
         return cls(
             slices,
-            UsedTexts.of([(slices.name, None)], slices.strings),
-            UsedTexts.of([(arg.values, arg.present) for arg in args], slices.strings),
+            StringUses.of([(slices.name, None)], slices.strings),
+            StringUses.of([(arg.values, arg.present) for arg in args], slices.strings),
             {one.of.name: one for one in format_args(slices)},
         )
 
     def colour_numbers(self, numbers: Mapping[str, int]) -> NumberOfCode:
-        """Return the number of the colour of each name, 0 for none; numbers: of each colour."""
+        """Return the number of each name's colour, 0 for none; numbers: those of colours."""
         of_code = [0 if colour is None else numbers[colour] for colour in self.colours]
         return NumberOfCode(self.events.codes, of_code)
 
     def messages(self) -> list[tuple[ArgsMessage, list[Arg]]]:
-        """Return the messages that its args are in."""
-        given = [arg for arg in self.slices.args if arg.present.any()]
+        """Return the messages for args of single and of merged slices, with their args."""
+        args = [arg for arg in self.slices.args if arg.present.any()]
         return [
-            (ARGS_MESSAGES[self.slices.kind], [arg for arg in given if not arg.of_several]),
-            (MERGED_ARGS, [arg for arg in given if arg.of_several]),
+            (ARGS_MESSAGES[self.slices.kind], [arg for arg in args if not arg.of_several]),
+            (MERGED_ARGS, [arg for arg in args if arg.of_several]),
         ]
 
     def annotations(self) -> Iterator[str]:
-        """Return the names of annotations: formatted args, and those without a field."""
+        """Yield the names of annotations: formatted args, and args without a protobuf field."""
         for message, args in self.messages():
             for arg in args:
-                if arg.name in self.spelled:
-                    yield self.spelled[arg.name].name
+                if arg.name in self.formatted:
+                    yield self.formatted[arg.name].name
                 if arg.name not in message.fields:
                     yield arg.name
 
     @cached_property
     def colours(self) -> list[str | None]:
-        """Return the colour of each name that is used."""
+        """Return the colour of each used name, None for none."""
         colours = colours_of(self.slices.kind, self.slices.category, self.events.texts)
         return [None if colour is None else colour.value for colour in colours]
 
 
 @dataclass(frozen=True)
 class SequenceNames:
-    """Strings of one sequence that are numbered, from 1 on.
+    """The numbers, from 1 on, of the interned strings of one packet sequence.
 
-    spelled: strings formatted beside numeric args; their numbers follow those of the values.
+    formatted: strings of formatted args; their numbers follow those of `values`.
     """
 
     categories: Mapping[str, int]
     events: Mapping[str, int]
     args: Mapping[str, int]
     values: Mapping[str, int]
-    spelled: Mapping[str, int]
+    formatted: Mapping[str, int]
     colours: Mapping[str, int]
 
     @classmethod
-    def of(cls, every: Collection[UsedStrings]) -> SequenceNames:
-        """Assign numbers to all strings that some slices use."""
-        spelled = Counter[str]()
+    def of(cls, every: Collection[SliceStrings]) -> SequenceNames:
+        """Assign numbers to the strings that slices use, as far as that saves bytes."""
+        formatted = Counter[str]()
         for used in every:
-            for one in used.spelled.values():
-                one.add_texts(spelled)
+            for one in used.formatted.values():
+                one.add_texts(formatted)
         elements = sum(len(used.slices) for used in every)
-        values = number_texts(_count_uses(used.values for used in every), elements)
+        values = number_strings(_count_uses(used.values for used in every), elements)
         colours = {colour for used in every for colour in used.colours if colour is not None}
         return cls(
             _numbers(used.slices.category.value for used in every),
-            number_texts(_count_uses(used.events for used in every), elements),
+            number_strings(_count_uses(used.events for used in every), elements),
             _numbers(chain.from_iterable(used.annotations() for used in every)),
             values,
-            number_texts(spelled, elements, len(values) + 1),
+            number_strings(formatted, elements, len(values) + 1),
             _numbers(sorted(colours)),
         )
 
     def interned(self) -> bytes:
-        """Return the message of interned data; the protobuf library takes ten times as long."""
+        """Encode the message of interned data, ten times as fast as the protobuf library."""
         return b"".join(
             _interned_strings(tag, strings)
             for tag, strings in (
@@ -144,13 +144,13 @@ class SequenceNames:
                 (_EVENT_NAMES, self.events),
                 (_ANNOTATION_NAMES, self.args),
                 (_ANNOTATION_STRINGS, self.values),
-                (_ANNOTATION_STRINGS, self.spelled),
+                (_ANNOTATION_STRINGS, self.formatted),
                 (_CORRELATION_IDS, self.colours),
             )
         )
 
 
-def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
+def _count_uses(every: Iterable[StringUses]) -> Mapping[str, int]:
     uses: dict[str, int] = {}
     for used in every:
         for text, count in zip(used.texts, used.count.tolist(), strict=True):
@@ -159,14 +159,14 @@ def _count_uses(every: Iterable[UsedTexts]) -> Mapping[str, int]:
 
 
 def _numbers(strings: Iterable[str], first: int = 1) -> dict[str, int]:
-    """Return the number of each distinct string, in their order."""
+    """Return the number of each distinct string, in order of first appearance."""
     return {string: number for number, string in enumerate(dict.fromkeys(strings), first)}
 
 
 def _interned_strings(tag: bytes, numbers: Mapping[str, int]) -> bytes:
-    made: list[bytes] = []
+    parts: list[bytes] = []
     for string, number in numbers.items():
         text = string.encode("utf-8", "replace")
         inner = b"\x08%b\x12%b%b" % (varint(number), varint(len(text)), text)
-        made += tag, varint(len(inner)), inner
-    return b"".join(made)
+        parts += tag, varint(len(inner)), inner
+    return b"".join(parts)

@@ -25,9 +25,9 @@ except ImportError:
     groups_by_stack = None  # type: ignore[assignment]
 
 STRETCH_ELEMENTS = 1 << 18
-"""Elements whose names are merged at a time."""
+"""Number of elements whose names are merged at a time."""
 TOP_NAMES = 3
-"""Names in the args of a merged slice."""
+"""Number of names in the args of a merged slice."""
 PERCENT = 100
 EXACT = 0
 """The level at which every slice is exact, since none of any length is shorter than 1 ns."""
@@ -63,10 +63,10 @@ class Resolution:
         return short
 
     def places(self, start_ns: Int64, end_ns: Int64) -> tuple[Int64, Bool]:
-        """Return the place of each element's start, and a mask of those that stay exact.
+        """Return the place of each element's start, and a mask of elements that stay exact.
 
-        A place is a part of a bin between two windows. Places are numbered in order of time: two
-        consecutive elements have equal places only if they share bin and windows.
+        A place is a part of a bin between two exact windows. Two consecutive elements have equal
+        places only if they are in the same bin with no exact window between them.
         """
         place = start_ns >> (self.level if self.finer is None else self._levels(start_ns))
         exact = constant(0, len(start_ns), np.bool_)
@@ -148,7 +148,7 @@ def _flat_groups(short: Bool, place: Int64) -> Int64:
 
 
 def _nested_groups(start_ns: Int64, end_ns: Int64, short: Bool, place: Int64) -> Int64:
-    """Group short elements below a long one, with all that lies inside them."""
+    """Group short elements below a long one, together with all elements inside them."""
     group = np.empty(len(short), np.int64)
     groups, last = 0, -1
     for rows in split_at_gaps(start_ns, end_ns):
@@ -224,9 +224,9 @@ def _merge(coarse: Coarse, slices: Slices, group: Int64) -> Coarse:
 def _names(
     coarse: Coarse, slices: Slices, parts: GroupRuns, before: Int64, run: slice
 ) -> tuple[Int64, Codes, Int64, Int64]:
-    """Sum up the names that each merged element of a run stands for: owner, name, count, time.
+    """Return the names in merged elements of a run: owner, name, number of slices, and time.
 
-    before: the group of each name that was merged before.
+    before: the new element of each name that was merged before.
     """
     members = parts.members[run]
     element = parts.rows(run)
@@ -253,9 +253,9 @@ def _names(
 
 
 def thin(samples: Samples, resolution: Resolution) -> Samples:
-    """Keep the least and the greatest sample of each bin, the first of equals; both are exact.
+    """Keep the least and the greatest sample of each bin unchanged, the first of equal ones.
 
-    In windows all stay, and no bin reaches across one.
+    All samples in exact windows are kept, and no bin crosses a window.
     """
     if resolution.level == EXACT or not len(samples):
         return samples
@@ -278,7 +278,7 @@ def thin(samples: Samples, resolution: Resolution) -> Samples:
 
 
 def at_resolution(track: Track, resolution: Resolution) -> Track:
-    """Merge what is shorter than the resolution, or thin samples; the same track if nothing is."""
+    """Merge short slices of a track, or thin its samples; return the same track if none change."""
     content = track.content
     drawn: Slices | Samples | None = content
     if resolution.level != EXACT and len(content or ()) > 1:
@@ -294,8 +294,8 @@ def draw_coarse(coarse: Coarse, slices: Slices) -> Slices:
 
     An exact slice keeps its name, args and arrows. A merged one is called "37 tasks: MatMul"
     after the name that took most of its time, and has the args count, busy_ns (the summed length
-    of all its slices) and its top names with their share of that in percent. Those labels are in
-    a pool of their own: tracks that share one may be drawn at once.
+    of all its slices) and its top names with their share of that in percent. The labels are in a
+    separate pool, since tracks that share a pool may be drawn concurrently.
     """
     if len(coarse) == len(slices):
         return slices

@@ -1,4 +1,4 @@
-"""Tracks of ranks, coarsened before they are put into one file, so that memory holds them all."""
+"""Coarsening of the tracks of ranks before they are put into one file, to limit memory."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import RankTracks
 
 MOST_PIECES = 1 << 13
-"""Pieces of a rank's time that are kept unmerged: 8 MB for 32 ranks, 0.25 GB for 1 000."""
+"""Maximum length of a partition row that is not merged: 8 MB for 32 ranks, 0.25 GB for 1 000."""
 
 COUNT_SHRINK = 0.8
 """The share of the allowed elements to aim at when there are still too many."""
@@ -80,7 +80,7 @@ def coarsen_rank(
     resolutions = {layer: Resolution(level, exact_ns) for layer, level in floors.items()}
     drawn = [
         track
-        if _is_to_be_parted(track) or (layer := track.size_layer) not in resolutions
+        if _is_split_later(track) or (layer := track.size_layer) not in resolutions
         else at_resolution(track, resolutions[layer])
         for track in rank.tracks
     ]
@@ -94,9 +94,9 @@ def coarsen_rank(
 
 
 def _to_merge(ranks: Sequence[RankTracks]) -> list[Track]:
-    return [track for rank in ranks for track in rank.tracks if not _is_to_be_parted(track)]
+    return [track for rank in ranks for track in rank.tracks if not _is_split_later(track)]
 
 
-def _is_to_be_parted(track: Track) -> bool:
+def _is_split_later(track: Track) -> bool:
     """Return True for a small row in which waits are drawn later."""
     return is_partition(track) and len(track.content or ()) <= MOST_PIECES

@@ -123,7 +123,10 @@ def _describe(content: Slices | Samples, layer: DrawnLayer, steps: Sequence[int]
 
 
 class WholeArrows:
-    """Arrows with both ends drawn: `count`; `halves` have one end only."""
+    """The arrows with both ends on some tracks.
+
+    count: number of these arrows. halves: number of arrows with only one end.
+    """
 
     def __init__(self, tracks: Iterable[Track]) -> None:
         ends = ascending(_arrows_of(tracks))

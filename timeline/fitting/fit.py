@@ -1,6 +1,6 @@
 """Files that keep the size limit, in one of the four ways of `--fit`.
 
-A drawing that does not fit is fitted once: a few units of each layer are measured, resolutions are
+To merge a drawing that is too large, a few units of each layer are measured, resolutions are
 planned by importance, the layers are written, and their actual size corrects the plan.
 """
 
@@ -47,7 +47,7 @@ from timeline.fitting.writer import (
     Kept,
     Writer,
     Written,
-    first_moment_ns,
+    first_time_ns,
     too_small_error,
 )
 from timeline.options import ExportOptions, Fit
@@ -62,12 +62,12 @@ AIM = 0.95
 GOOD_SHARE = 0.9
 """A file that uses this share of the binding limit is not planned again."""
 MOST_PLANS = 4
-"""Most files that are made of one drawing, each planned with the sizes of the one before."""
+"""Maximum number of files written for one drawing, each planned with the sizes of the previous."""
 NO_ROOM_REASON = "arrows for which the limit leaves no room"
 """Reason for leaving out arrows when no slice is merged, though merging was expected."""
 
 RedrawExact = Callable[[ExactSteps], Sequence[DrawnRank] | None]
-"""Draws ranks again that were merged before, with some steps exact; None if none was merged."""
+"""Draws merged ranks again with some steps exact; returns None if no rank was merged."""
 
 
 def fit(
@@ -87,12 +87,12 @@ def fit(
     """Write drawn ranks so that no file exceeds the limits; no file if nothing has a time.
 
     arrange: puts the rows of ranks into one timeline; by default grouped as the options say.
-    workers: other processes with time to encode. telling: runs of steps, those to keep longest
-    first. redraw_exact: draws ranks again that were merged before.
+    workers: idle processes that can encode. telling: runs of steps, the most important first.
+    redraw: draws all ranks again with the chosen detail. redraw_exact: draws merged ranks again.
 
     Raises:
-        LimitError: they do not fit and nothing may be left out, or the limit is too small for
-            anything; the message then gives a sufficient one.
+        LimitError: they do not fit and nothing may be left out, or the limit is too small even for
+            the summary; the message then gives a sufficient one.
         OutputError: a file cannot be written.
     """
     if not any(rank.facts.profile.timed for rank in ranks):
@@ -134,7 +134,7 @@ def _write_all_or_fail(writer: Writer, drawing: Drawing) -> Written:
     if writer.limits.hold(cost):
         return whole
     whole.discard()
-    limit, needed = writer.limits.spelled(cost)
+    limit, needed = writer.limits.format(cost)
     raise LimitError(
         f"the selection needs {needed} and the limit is {limit}.",
         do="Take fewer --ranks or --steps, or leave out --fit error.",
@@ -153,7 +153,7 @@ def _write_coarsened(
         LimitError: all that can be merged is, and it does not fit.
     """
     limits = writer.limits
-    with writer.maker(drawing.tracks, first_moment_ns(drawing.tracks)) as maker:
+    with writer.maker(drawing.tracks, first_time_ns(drawing.tracks)) as maker:
         whole, planner = try_exact(writer, drawing, maker)
         if whole is not None:
             return whole
@@ -190,7 +190,7 @@ def _write_coarsened(
 def _write_planned(
     writer: Writer, drawing: Drawing, planner: Planner, maker: PieceMaker
 ) -> Written | None:
-    """Write by plans until a file uses the limits well; None if none keeps them."""
+    """Write files by corrected plans until one uses the limits well; None if no file keeps them."""
     limits = writer.limits
     best: Written | None = None
     before: Plan | None = None
@@ -219,7 +219,7 @@ def _write_merged(
 ) -> Written:
     """Write one file with its layers merged as planned, whatever its size.
 
-    Its actual cost corrects the sizes that plans are made of.
+    Its actual cost corrects the sizes on which further plans are based.
     """
     writer.progress.report("Merging what is short", 0, 0)
     limits, exact = writer.limits, planner.exact

@@ -30,8 +30,8 @@ from timeline.fitting.writer import (
     Part,
     Writer,
     Written,
-    first_moment_ns,
-    last_moment_ns,
+    first_time_ns,
+    last_time_ns,
     too_small_error,
 )
 from timeline.records.not_given import NO_TIME
@@ -41,7 +41,7 @@ from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import DrawnRank
 
 ROUGH_BYTES = 8
-"""Most bytes of a slice or sample in a file of a large profile, where slices are much alike."""
+"""Maximum bytes per slice or sample in a file of a large profile, where slices are similar."""
 TRY_BELOW = 1.1
 """Largest expected multiple of the limits at which an exact file is tried."""
 FAST_COMPRESSION_HEADROOM = 1.5
@@ -54,11 +54,11 @@ STEPS_FILL, PARTS_FILL = 0.93, 0.85
 Estimates err by a few percent, and each part repeats the names it uses.
 """
 MOST_WRITES = 3
-"""Most attempts at a file of steps, including the one that keeps no detail."""
+"""Maximum number of attempts at a file of steps, including one without detail."""
 PIECES_WITHOUT_STEPS = 64
 """A profile without steps is trimmed by this many equal pieces of its time instead."""
 GROWTH = 1.25
-"""Least step in the search for limits that would do."""
+"""Minimum factor between limits that are tried in the search for sufficient ones."""
 PART_REASON = "arrows from one part to another"
 """Reason for leaving out arrows that a cut crosses."""
 
@@ -113,11 +113,11 @@ def _if_it_fits(writer: Writer, drawing: Drawing, expected: Cost) -> Written | N
 def _planner(writer: Writer, drawing: Drawing, maker: PieceMaker) -> Planner:
     measure = measure_by(maker, writer.limits, Compression.BEST)
     picture = writer.picture(drawing.tracks, Kept(drawing.steps, drawing.omissions), maker.first_ns)
-    opening = maker.opening(picture.timeline, picture.said, Compression.BEST)
+    opening = maker.opening(picture.timeline, picture.sentences, Compression.BEST)
     rows = [track for track in drawing.tracks if is_partition(track)]
     return Planner(
         measure_layers(drawing.tracks, measure, drawing.floors),
-        writer.limits.cost(len(opening), picture.said),
+        writer.limits.cost(len(opening), picture.sentences),
         screen_level(rows),
     )
 
@@ -136,7 +136,7 @@ def write_steps(
         LimitError: the summary alone does not fit.
     """
     limits = writer.limits
-    with writer.maker(drawing.tracks, first_moment_ns(drawing.tracks)) as maker:
+    with writer.maker(drawing.tracks, first_time_ns(drawing.tracks)) as maker:
         whole, planner = try_exact(writer, drawing, maker)
     if whole is not None:
         return whole
@@ -163,7 +163,7 @@ def write_steps(
         count = _count_that_fits(shares, low, high)
         tried = write(count)
         share = limits.share(tried.parts[0].cost)
-        shares.pop(0, None)  # the cost of the summary was not known
+        shares.pop(0, None)  # the cost of the summary was only assumed to be 0
         shares[count] = share
         if share <= 1:
             if best is not None:
@@ -224,9 +224,9 @@ def cut_tracks(tracks: Sequence[Track], start_ns: int, end_ns: int) -> list[Trac
     """Cut the part in [start_ns, end_ns) from all tracks.
 
     A slice that crosses a cut is closed there and opened again in the next part, where it has the
-    arg `continued`; its pieces add up to its length. A slice without length lies in the part of its
-    time. An arrow touches the piece in which its slice begins; one with its other end in another
-    part is dropped by the caller.
+    arg `continued`; its pieces add up to its length. A slice without length is in the part of its
+    time. An arrow touches the piece in which its slice begins. Arrows that end in another part are
+    dropped by the caller.
     """
     return [_cut(track, start_ns, end_ns) for track in tracks]
 
@@ -272,7 +272,7 @@ def _cut(track: Track, start_ns: int, end_ns: int) -> Track:
     )
 
 
-def cut_moments(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int) -> list[int]:
+def cut_times(tracks: Sequence[Track], parts: int, start_ns: int, end_ns: int) -> list[int]:
     """Choose times that cut [start_ns, end_ns) into `parts` with about as many slices each.
 
     Returns:
@@ -299,7 +299,7 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
         LimitError: a single point in time takes more than a limit.
     """
     limits = writer.limits
-    first_ns = first_moment_ns(drawing.tracks)
+    first_ns = first_time_ns(drawing.tracks)
     with writer.maker(drawing.tracks, first_ns) as maker:
         whole, planner = try_exact(writer, drawing, maker)
     if whole is not None:
@@ -307,7 +307,7 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
     everything = planner.whole
     share = limits.share(everything)
     count = max(2, int(share / PARTS_FILL) + 1)
-    moments = cut_moments(drawing.tracks, count, first_ns, last_moment_ns(drawing.tracks) + 1)
+    times = cut_times(drawing.tracks, count, first_ns, last_time_ns(drawing.tracks) + 1)
     parts: list[Part] = []
     lost = 0
     kept = Kept(drawing.steps, drawing.omissions, limited_by=limits.binding(everything))
@@ -325,9 +325,9 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
             part.draft.discard()
         return part.cost
 
-    least = _cut_to_fit(drawing.tracks, moments, limits, write)
+    least = _cut_to_fit(drawing.tracks, times, limits, write)
     if not limits.hold(least):
-        raise _too_small_for_parts(writer, drawing, moments, least)
+        raise _too_small_for_parts(writer, drawing, times, least)
     omissions = drawing.omissions
     if lost:
         omissions += (Omission(PART_REASON, lost // 2, code=OmissionCode.ARROW_CUT),)
@@ -340,7 +340,7 @@ def write_parts(writer: Writer, drawing: Drawing) -> Written:
 
 def _cut_to_fit(
     tracks: Sequence[Track],
-    moments: Sequence[int],
+    times: Sequence[int],
     limits: Limits,
     cost_of: Callable[[int, int], Cost],
 ) -> Cost:
@@ -351,10 +351,10 @@ def _cut_to_fit(
         more parts are tried.
     """
     largest = Cost()
-    for start, end in pairwise(moments):
+    for start, end in pairwise(times):
         cost = cost_of(start, end)
         if not limits.hold(cost):
-            halves = cut_moments(tracks, 2, start, end)
+            halves = cut_times(tracks, 2, start, end)
             if len(halves) > 2:
                 cost = _cut_to_fit(tracks, halves, limits, cost_of)
             if not limits.hold(cost):
@@ -364,20 +364,20 @@ def _cut_to_fit(
 
 
 def _too_small_for_parts(
-    writer: Writer, drawing: Drawing, moments: Sequence[int], least: Cost
+    writer: Writer, drawing: Drawing, times: Sequence[int], least: Cost
 ) -> LimitError:
     """Search for sufficient limits, starting from the cost of the part that could not be cut."""
     kept = Kept(drawing.steps, drawing.omissions)
 
     def cost_of(start_ns: int, end_ns: int) -> Cost:
         tracks, _ = without_half_arrows(cut_tracks(drawing.tracks, start_ns, end_ns))
-        part = writer.write(tracks, kept, moments[0])
+        part = writer.write(tracks, kept, times[0])
         part.draft.discard()
         return part.cost
 
     limits = writer.limits
     enough = _raised(limits, least)
-    while not enough.hold(needed := _cut_to_fit(drawing.tracks, moments, enough, cost_of)):
+    while not enough.hold(needed := _cut_to_fit(drawing.tracks, times, enough, cost_of)):
         enough = _raised(enough, needed, GROWTH)
     raised = []
     if enough.size_bytes > limits.size_bytes:
@@ -386,7 +386,7 @@ def _too_small_for_parts(
         raised.append((f"{int(enough.elements)} events", "--max-events"))
     needs, options = (" and ".join(words) for words in zip(*raised, strict=True))
     return LimitError(
-        f"the limit of {limits.spelled(least)[0]} cannot hold one moment of this selection "
+        f"the limit of {limits.format(least)[0]} cannot hold one point in time of this selection "
         f"in a part; {needs} would do.",
         do=f"Raise {options}, or take fewer --ranks or --layers.",
     )
@@ -408,8 +408,8 @@ def _raised(limits: Limits, cost: Cost, growth: float = 1.0) -> Limits:
     )
 
 
-def parts_beside(target: Path, form: Format) -> list[Path]:
-    """Find the files named as parts of the target, in any number."""
+def existing_parts(target: Path, form: Format) -> list[Path]:
+    """Return the existing files that are named as parts of the target, of any number of parts."""
     stem = target.name.removesuffix(form.suffix)
     pattern = re.compile(rf"{re.escape(stem)}\.part\d+of\d+{re.escape(form.suffix)}")
     return sorted(file for file in target.parent.iterdir() if pattern.fullmatch(file.name))

@@ -16,31 +16,31 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.distinct import distinct
-from timeline.encoders.drawn_values import is_spelled
+from timeline.encoders.drawn_values import is_formatted
 from timeline.options import ExportOptions
 from timeline.tracks.model import Arg, Slices, Track
 from timeline.units import format_bytes, format_number
 
 LimitName: TypeAlias = Literal["bytes", "events", "memory"]
-"""The limit that binds."""
+"""The name of a limit."""
 
 MOST_MEMORY_BYTES = 1_750_000_000
-"""Most expected memory of a file of default options, chosen so that it stays below 2 GB."""
+"""Maximum expected memory of a file with default options; actual memory then stays below 2 GB."""
 SLICE_BYTES = 240
-"""Per slice without args 180, per other slice up to 240, in addition to the args."""
+"""Memory per slice in addition to its args: up to 240 bytes, 180 without args."""
 SAMPLE_BYTES = 150
 ARROW_END_BYTES = 60
 ARG_BYTES = 66
-"""Per arg, with its string if it has one of its own (`tests/bench/viewer_load.py`)."""
+"""Memory per arg, including a string that no other arg has (`tests/bench/viewer_load.py`)."""
 MERGED_ARGS = 9
-"""Most args of a merged slice, formatted ones included."""
+"""Maximum number of args of a merged slice, formatted ones included."""
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 """An odd multiplier that spreads bits to the left."""
 _HIGH = np.uint64(29)
 _NUMBER = np.uint64((1 << 10) - 1)
-"""The bits that hold the number of args; no kind of slice has as many."""
+"""The bits that hold the number of args, of which no kind of slice has as many."""
 _PRESENT = np.uint64(0xBF58476D1CE4E5B9)
-"""Added for an arg that is present; not a product of usual numbers."""
+"""Added for each present arg: an arbitrary constant that sums of args hardly produce."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class Limits:
 
     @classmethod
     def of(cls, options: ExportOptions) -> Limits:
-        """Return the limits of options; without one of bytes, elements have one only if given."""
+        """Return the limits of bytes and elements that options set."""
         return cls(options.limit_bytes, options.most_events)
 
     def with_memory(self, tracks: Iterable[Track]) -> Limits:
@@ -108,7 +108,7 @@ class Limits:
         return Cost(size_bytes, count_elements_of(tracks), memory_bytes)
 
     def share(self, cost: Cost) -> float:
-        """Return the used part of the limit that is used most."""
+        """Return the used share of the limit that is used most."""
         return max(self._shares(cost).values())
 
     def binding(self, cost: Cost) -> LimitName:
@@ -117,7 +117,7 @@ class Limits:
         return max(shares, key=lambda name: shares[name])
 
     def part_that_fits(self, spent: Cost, more: Cost) -> float:
-        """Return the part of a further cost that fits beside what is spent; 1 if all fits."""
+        """Return the part of a further cost that fits in addition to `spent`; 1 if all fits."""
         used, needed = self._shares(spent), self._shares(more)
         parts = ((1 - used[name]) / share for name, share in needed.items() if share > 0)
         return min(1.0, max(0.0, min(parts, default=1.0)))
@@ -126,7 +126,7 @@ class Limits:
         """Return True if a cost keeps all limits."""
         return self.share(cost) <= 1
 
-    def spelled(self, cost: Cost) -> tuple[str, str]:
+    def format(self, cost: Cost) -> tuple[str, str]:
         """Format the binding limit, and the same component of a cost."""
         match self.binding(cost):
             case "bytes":
@@ -190,12 +190,12 @@ def _arrow_memory(slices: Slices) -> int:
 
 
 def _count_drawn(slices: Slices, arg: Arg) -> int:
-    """Count the args that one is drawn as: a number may also be drawn formatted."""
-    return 1 + is_spelled(slices.kind, arg)
+    """Return the number of args in the file for one arg: 2 if it has a formatted form too."""
+    return 1 + is_formatted(slices.kind, arg)
 
 
 def _count_args(slices: Slices) -> int:
-    """Count the args of slices, those of equal sets once."""
+    """Count the args of slices; equal sets of args count once."""
     key, args = np.zeros((2, len(slices)), np.uint64)
     for arg in slices.args:
         if arg.present.any():

@@ -21,17 +21,17 @@ EXACT_FIRST = 5
 SEEN_FIRST: tuple[SizeLayer, ...] = (SliceKind.OVERLAP.value, SliceKind.PARTITION.value)
 """Layers that show where time goes.
 
-They are refined to the width of a screen before others, and further only with room that all others
-leave, because tasks show more.
+They are refined to the width of a screen before others, and further only if all others leave room,
+because tasks show more.
 """
 SCREEN_BINS = 4096
-"""Pixels of a wide screen."""
+"""Width of a wide screen in pixels."""
 LEVELS_FOR_EXACT = 2
-"""Levels, each twice as coarse, by which layers are made coarser for a more important one."""
+"""Number of levels by which layers may become coarser so that a more important one is exact."""
 COUNTERS_SHARE = 1 / 8
 """The share of the limits that counters may take if slices must be merged."""
 STEPS_SHARE, ASKED_STEPS_SHARE = 1 / 4, 3 / 4
-"""Shares of the limits that exact steps may take: those chosen here, and those asked for."""
+"""Shares of the limits that exact steps may take: automatically chosen, and requested ones."""
 
 
 @dataclass(frozen=True)
@@ -64,9 +64,10 @@ class Plan:
 
 @dataclass
 class Planner:
-    """Plans by the size of each layer, and of the rest of the file.
+    """Planner of the levels of layers, given the size of each layer and of the rest of the file.
 
-    sizes: the most important layer first. exact: the part that stays exact at any level.
+    sizes: the most important layer first. base: cost of the rest of the file. screen_level: finest
+    level that a screen shows. exact: the part that stays exact at any level.
     """
 
     sizes: Mapping[SizeLayer, LayerSize]
@@ -80,7 +81,10 @@ class Planner:
         return sum((size.at(size.floor) for size in self.sizes.values()), self.base)
 
     def correct(self, plan: Plan, drawn: Mapping[SizeLayer, Cost], written: Cost) -> None:
-        """Correct the sizes by a file that was written by a plan: those of its layers, and all."""
+        """Correct the sizes of layers by those in a file that was written by a plan.
+
+        drawn: cost of each layer in the file. written: cost of the whole file.
+        """
         for layer, cost in drawn.items():
             part = plan.part if layer == plan.refined else 0.0
             level = plan.levels[layer] * (1 - part) + plan.finer_level * part
@@ -126,8 +130,8 @@ class Planner:
         """Give layers the finest level in common at which the limits are kept.
 
         Args:
-            finest: nothing is finer, unless exact takes no more.
-            alone: what the layers may take by themselves.
+            finest: the finest level to choose, unless exact slices take no more.
+            alone: limits for these layers alone.
         """
         now = [levels[layer] for layer in layers]
         coarsest = max(now, default=COARSEST)
@@ -227,7 +231,7 @@ def choose_exact_steps(
 
     Args:
         ranks: the rank at each place.
-        limits: those of the runs alone.
+        limits: for the runs alone.
     """
     starts = _Starts(tracks)
     chosen, within, cost = list[StepRun](), dict.fromkeys(sizes, 0), Cost()

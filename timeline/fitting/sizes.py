@@ -25,11 +25,11 @@ COARSEST = 62
 LEVELS = (EXACT, 6, *range(8, 35), 36, 38, 40, 44, COARSEST)
 """The levels at which a layer may be drawn, the finest first."""
 MEASURED_LEVELS = (EXACT, 6, *range(8, 37, 4), 44, COARSEST)
-"""The levels at which samples of large layers are encoded; others are between them."""
+"""The levels at which samples of large layers are encoded; sizes of others are interpolated."""
 UNITS = 32
-"""Number of units of a layer, if it is large enough."""
+"""Number of units into which a large layer is divided."""
 LEAST_UNIT_ELEMENTS, MOST_UNIT_ELEMENTS = 1 << 11, 1 << 15
-"""Slices and samples of a unit, not counting the track that fills it."""
+"""Minimum and maximum number of slices and samples from which a unit is full."""
 SAMPLED_UNITS = 3
 """Number of units measured; odd, so that samples do not repeat with the rows of ranks."""
 TRACK_ELEMENTS = 1 << 6
@@ -54,7 +54,7 @@ class LayerSize:
     """The cost of one layer at each level, with its arrows, extrapolated from a few units."""
 
     def __init__(self, tracks: Sequence[Track], measure: Measure, floor: int) -> None:
-        """floor: the level at which the layer was merged before; nothing is finer."""
+        """floor: the level at which the layer was merged before, the finest possible one."""
         self.floor = floor
         self.elements = element_count(tracks)
         units = list(_units(tracks))

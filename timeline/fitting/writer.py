@@ -44,7 +44,7 @@ TIME_BYTES = 8
 
 @dataclass(frozen=True)
 class FileNotes:
-    """Text in a file about itself: facts for programs, notes and the verdict for people."""
+    """Text in a file about the file: attributes for programs, notes and verdict for people."""
 
     attributes: tuple[tuple[str, str], ...] = ()
     notes: Notes | None = None
@@ -53,9 +53,9 @@ class FileNotes:
 
 @dataclass(frozen=True)
 class Kept:
-    """The part of a selection that a file keeps, and its cost.
+    """The part of a selection that a file keeps.
 
-    steps: those with detail in it. exact: runs of steps that stay exact when others are merged.
+    steps: steps with detail. exact: runs of steps that stay exact when others are merged.
     limited_by: the binding limit, None if nothing had to be left out.
     """
 
@@ -67,7 +67,7 @@ class Kept:
 
 
 Describe = Callable[[Kept], FileNotes]
-"""Makes the text of a file about itself from what the file keeps."""
+"""Returns the text in a file about the file, given the part of the selection that it keeps."""
 
 
 Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...]]
@@ -76,18 +76,19 @@ Arrange = Callable[[Sequence[RankFacts], Sequence[RankTracks]], tuple[Track, ...
 
 @dataclass(frozen=True)
 class Picture:
-    """A timeline with its text about itself, and the rows of that text, which come last."""
+    """A complete timeline, and its rows of sentences, which come last."""
 
     timeline: Timeline
-    said: tuple[Track, ...]
+    sentences: tuple[Track, ...]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One written file under a temporary name, with its slices, and its use of the limits.
+    """One written file under a temporary name, with its number of slices and its cost.
 
-    drawn_ns: the first and the last time drawn, on the clock of the tracks; offset_ns: the number
-    added to a time of the tracks in the file. layer_bytes: of layers that were encoded apart.
+    drawn_ns: the first and the last time drawn, on the clock of the tracks. offset_ns: the offset
+    from times of the tracks to times in the file. layer_bytes: size of each layer that was encoded
+    separately.
     """
 
     draft: Draft
@@ -103,8 +104,7 @@ class Part:
 class Written:
     """All files of an export, not yet published, and the part they keep.
 
-    exact_share: size of a file with everything, as a multiple of the limits; 0 if unknown. ranks:
-    the rank at each place in `kept.exact`.
+    exact_share: size of a file with everything, as a multiple of the limits; 0 if unknown.
     """
 
     parts: tuple[Part, ...]
@@ -113,13 +113,13 @@ class Written:
     exact_share: float = 0.0
 
     def publish(
-        self, beside: Sequence[tuple[Draft, Path]] = (), stale: Sequence[Path] = ()
+        self, side_files: Sequence[tuple[Draft, Path]] = (), stale: Sequence[Path] = ()
     ) -> None:
-        """Publish all files, and those beside them, under their names, or none of them.
+        """Give all files and further drafts (`side_files`) their final names, or none of them.
 
-        stale: files to remove then.
+        stale: existing files to remove after that.
         """
-        publish_all([*((part.draft, part.target) for part in self.parts), *beside], stale)
+        publish_all([*((part.draft, part.target) for part in self.parts), *side_files], stale)
 
     def discard(self) -> None:
         """Remove all files."""
@@ -140,13 +140,13 @@ class Drawing:
     tracks: tuple[Track, ...]
     omissions: tuple[Omission, ...]
     floors: Mapping[SizeLayer, int]
-    """The level at which layers were merged before."""
+    """By layer, the level at which ranks were merged before."""
     kept_steps: tuple[int, ...] | None = None
     """Steps whose detail is drawn; None for all."""
 
     @cached_property
     def arrows(self) -> int:
-        """The number of arrows."""
+        """Return the number of arrows."""
         return count_arrows(self.tracks)
 
     @property
@@ -197,7 +197,7 @@ class Writer:
     ) -> Part:
         """Encode tracks to a draft, whatever its size.
 
-        apart: encode each layer for itself, and report the bytes of each.
+        apart: encode each layer separately, and return the bytes of each.
         """
         self.progress.report("Writing", 0, 0)
         picture = self.picture(tracks, kept, first_ns)
@@ -217,7 +217,7 @@ class Writer:
 
         def pieces(maker: PieceMaker) -> Iterator[Piece]:
             nonlocal done
-            yield maker.opening(picture.timeline, picture.said, compression)
+            yield maker.opening(picture.timeline, picture.sentences, compression)
             for piece, slices in maker.make_all(batches(), compression):
                 layer_bytes[layers.popleft()] += len(piece)
                 done += slices
@@ -225,7 +225,7 @@ class Writer:
                 yield piece
             yield maker.closing(tracks, compression)
 
-        last_ns = last_moment_ns(tracks)
+        last_ns = last_time_ns(tracks)
         self.form.check_span(self.target, last_ns - first_ns)
         with self.maker(tracks, first_ns) as maker:
             draft = write_draft(join_pieces(maker.packing, pieces(maker)), self.target)
@@ -235,7 +235,7 @@ class Writer:
             self.target,
             picture.timeline.slice_count,
             replace(self.limits.cost(0, picture.timeline.tracks), size_bytes=draft.size_bytes),
-            (first_moment_ns(tracks), last_ns),
+            (first_time_ns(tracks), last_ns),
             self.form.offset_ns(first_ns),
             layer_bytes,
         )
@@ -245,10 +245,10 @@ class Writer:
         return PieceMaker(self.form, in_order(tracks), first_ns, self.workers)
 
     def picture(self, tracks: Sequence[Track], kept: Kept, first_ns: int | None = None) -> Picture:
-        """Return all that a file shows: tracks, and its text about itself."""
+        """Return the timeline of a file: its tracks, and the text about the file."""
         about = self.describe(kept)
-        start_ns = first_moment_ns(tracks)
-        end_ns = max(start_ns, last_moment_ns(tracks))
+        start_ns = first_time_ns(tracks)
+        end_ns = max(start_ns, last_time_ns(tracks))
         noted = with_notes(tracks, about.notes, start_ns, end_ns)
         every = in_order(with_verdict(noted, about.verdict, start_ns, end_ns))
         first = start_ns if first_ns is None else first_ns
@@ -264,7 +264,7 @@ class Writer:
         return Written((part,), drawing.facts, kept, share)
 
 
-def first_moment_ns(tracks: Sequence[Track]) -> int:
+def first_time_ns(tracks: Sequence[Track]) -> int:
     """Return the earliest time of any slice or sample, 0 if there is none."""
     firsts = (
         int(content.start_ns.min()) if isinstance(content, Slices) else int(content.time_ns[0])
@@ -273,7 +273,7 @@ def first_moment_ns(tracks: Sequence[Track]) -> int:
     return min(firsts, default=0)
 
 
-def last_moment_ns(tracks: Sequence[Track]) -> int:
+def last_time_ns(tracks: Sequence[Track]) -> int:
     """Return the latest time of any slice or sample, 0 if there is none."""
     lasts = (
         int(content.end_ns.max()) if isinstance(content, Slices) else int(content.time_ns[-1])
@@ -296,7 +296,7 @@ def too_small_error(limits: Limits, least: Cost) -> LimitError:
         else ("--max-events", least.elements, "events")
     )
     return LimitError(
-        f"the limit of {limits.spelled(least)[0]} cannot hold the summary of this selection; the "
+        f"the limit of {limits.format(least)[0]} cannot hold the summary of this selection; the "
         f"smallest that works is {int(number)} {unit}.",
         do=f"Raise {option}, or take fewer --ranks or --steps.",
     )

@@ -1,1 +1,1 @@
-"""The profile in Python: open, with the figures of selections as tables."""
+"""The Python interface of an open profile, which returns figures of selections as tables."""

@@ -1,4 +1,4 @@
-"""A profile that is open: its captures, and the figures of selections, read and cached."""
+"""An open profile: its captures, and the cached figures of selections."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ def measure(
     selection: Selection,
     questions: Questions,
 ) -> Measured:
-    """Read the figures of a selection, and warn of records that are missing in them.
+    """Read the figures of a selection, and warn about lost records.
 
     Raises:
-        TimelineError: something selected is not there, or a file cannot be read.
+        TimelineError: something selected does not exist, or a file cannot be read.
     """
     from timeline.verdict.figures import Figures
 
-    ranks = read_known(path, sources, reading, progress, selection, questions)
+    ranks = read_and_warn(path, sources, reading, progress, selection, questions)
     figures = Figures.of(ranks.facts, ranks.waiting, ranks.path, ranks.on_disk)
     return Measured(figures, ranks.notes)
 
 
-def read_known(
+def read_and_warn(
     path: Path,
     sources: Sequence[Source],
     reading: ReadingOptions,
@@ -65,10 +65,10 @@ def read_known(
     selection: Selection,
     questions: Questions,
 ) -> JoinedRanks:
-    """Read the facts of the selected ranks, and warn the caller of records that were lost.
+    """Read the facts of the selected ranks, and warn about lost records at the caller's line.
 
     Raises:
-        TimelineError: as `measure`.
+        TimelineError: something selected does not exist, or a file cannot be read.
     """
     from timeline.ranks.read_ranks import read_facts
 
@@ -89,7 +89,7 @@ def read_known(
 
 
 def _frames_of_package() -> int:
-    """Count the frames of this package above the function that calls this one."""
+    """Return the `stacklevel` of warnings that points at the code that called this package."""
     frame, count = sys._getframe(1), 1
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_PACKAGE):
         frame, count = frame.f_back, count + 1
@@ -97,20 +97,20 @@ def _frames_of_package() -> int:
 
 
 MOST_SELECTIONS = 16
-"""Number of selections whose figures are cached; figures are small, records are not kept."""
+"""Number of selections whose figures are cached; figures are small, and records are not kept."""
 ALWAYS_ASKED = Questions(causes=True)
 """Questions that every reading answers.
 
-Causes are among them because HCCL tasks and host calls, which they need, also align clocks and
-measure links: without them, figures would differ.
+Causes are included because they need HCCL tasks and host calls, which also align clocks and measure
+links: without them, figures would differ.
 """
 
 
 class OpenProfile:
-    """A profile that is open until it is closed, with the figures that were read from it.
+    """A profile that is open until it is closed, with cached figures.
 
-    path: as given. sources: a capture per rank, ascending. notes: what was assumed of captures, and
-    which ones were passed over. found: all captures at the path, older runs too.
+    path: as passed. sources: one capture per rank, ascending. notes: assumptions about captures,
+    and captures that are not used. found: all captures at the path, including older runs.
     """
 
     def __init__(
@@ -134,11 +134,14 @@ class OpenProfile:
         self._read = functools.lru_cache(MOST_SELECTIONS)(read)
 
     def close(self) -> None:
-        """Remove what was unpacked; nothing can be read any more. A second call does nothing."""
+        """Remove unpacked and fetched files; nothing can be read afterwards.
+
+        A second call does nothing.
+        """
         self._close()
 
     def check_open(self) -> None:
-        """Make sure that files can still be read.
+        """Check that files can still be read.
 
         Raises:
             UsageError: the profile is closed.
@@ -156,7 +159,11 @@ class OpenProfile:
         return self._read(self._chosen(selection, keywords), questions)
 
     def _chosen(self, selection: Selection | None, keywords: SelectionKeywords) -> Selection:
-        """Return the selection on an open profile; without layers, which only drawings have."""
+        """Return the selection without layers, which only matter for drawing.
+
+        Raises:
+            UsageError: the profile is closed, or a value is invalid.
+        """
         chosen = select(selection, keywords)
         self.check_open()
         return replace(chosen, layers=None)

@@ -1,4 +1,4 @@
-"""The tables of an open profile, for Python."""
+"""Methods of an open profile that return tables."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar, cast
 from timeline.declarations import with_keywords
 from timeline.errors import UsageError, did_you_mean
 from timeline.keywords import SelectionKeywords
-from timeline.library.open_profile import ALWAYS_ASKED, OpenProfile, read_known
+from timeline.library.open_profile import ALWAYS_ASKED, OpenProfile, read_and_warn
 from timeline.selection import Selection
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ _Ask_co = TypeVar("_Ask_co", covariant=True)
 
 
 class Ask(Protocol):
-    """A method that gives a table of a selection."""
+    """A method that returns a table of a selection."""
 
     def __call__(
         self, selection: Selection | None = None, **keywords: Unpack[SelectionKeywords]
@@ -35,7 +35,7 @@ class Ask(Protocol):
 
 
 class AskBy(Protocol[_By_contra]):
-    """A method that gives one of several tables of a selection."""
+    """A method that returns one of several tables of a selection."""
 
     def __call__(
         self,
@@ -47,9 +47,9 @@ class AskBy(Protocol[_By_contra]):
 
 
 class TableMethod(Generic[_Ask_co]):
-    """A method of a profile for the tables whose declarations name it.
+    """Descriptor of a method that returns the tables whose declarations name it.
 
-    Its signature and help are made of the declarations, which are loaded when it is used.
+    Its signature and help are built from the declarations, which are loaded on first use.
     """
 
     name: str
@@ -75,35 +75,35 @@ class TableMethod(Generic[_Ask_co]):
             return self._table(name, specs, selection, by, keywords)
 
         plain = inspect.signature(ask)
-        given = dict(plain.parameters)
-        given["self"] = given["self"].replace(annotation=inspect.Parameter.empty)
+        parameters = dict(plain.parameters)
+        parameters["self"] = parameters["self"].replace(annotation=inspect.Parameter.empty)
         words = ", ".join(map(repr, filter(None, ways)))
         if words:
             or_none = " | None" if None in ways else ""
-            given["by"] = given["by"].replace(annotation=f"Literal[{words}]{or_none}")
+            parameters["by"] = parameters["by"].replace(annotation=f"Literal[{words}]{or_none}")
         else:
-            del given["by"]
-        cast(Any, ask).__signature__ = plain.replace(parameters=[*given.values()])
+            del parameters["by"]
+        cast(Any, ask).__signature__ = plain.replace(parameters=[*parameters.values()])
         ask.__name__, ask.__qualname__ = name, f"Profile.{name}"
         ask.__doc__ = _help(specs)
         return with_keywords(SelectionKeywords, Selection)(ask)
 
 
 def specs_of(method: str) -> list[Spec]:
-    """Return the tables that a method gives, the default first; none without such a method."""
+    """Return the tables that a method returns, the default first; empty for unknown methods."""
     from timeline.verdict import figures  # imported late: it takes longer than finding a profile
 
     return [one for one in figures.TABLES if one.method is not None and one.method.name == method]
 
 
 def _ways(specs: Sequence[Spec]) -> list[str | None]:
-    """Return the values of `by`, the default first; None if nothing needs to be chosen."""
+    """Return the values of the argument `by`, the default first; None for a table without one."""
     methods = [one.method for one in specs if one.method is not None]
     return [one.by or None for one in methods] + [way for one in methods for way in one.levels]
 
 
 def _help(specs: Sequence[Spec]) -> str:
-    """Return the docstring of a method, made of the declarations of its tables."""
+    """Return the docstring of a method, built from the declarations of its tables."""
     parts = [f"Return a row per {specs[0].rows}.", f"Columns: {specs[0].documented()}."]
     for spec in specs[1:]:
         way = spec.method.by if spec.method else ""
@@ -115,7 +115,7 @@ def _help(specs: Sequence[Spec]) -> str:
 
 
 class ProfileTables(OpenProfile):
-    """The tables of an open profile: a method for each, and `table` for any by its name."""
+    """An open profile with a method for each table, and `table` for any table by name."""
 
     overlap = TableMethod[Ask]()
     steps = TableMethod[Ask]()
@@ -152,21 +152,21 @@ class ProfileTables(OpenProfile):
         """Return a table by the name of its method, such as flops.
 
         Args:
-            name: that of any method that gives a table.
-            selection: which part; all if not given. Or its keywords instead:
-            by: which table, if the method gives several; its default if not given.
-            ranks, graphs, steps, window: as for a Selection.
+            name: name of any method that returns a table.
+            selection: a part of the profile, all by default.
+            by: the table to return, if the method has several.
+            ranks, graphs, steps, window: the selection by keywords, as for a Selection.
 
         Raises:
-            TimelineError: there is no such table, something selected is not there, or a file cannot
-                be read.
+            TimelineError: there is no such table, something selected does not exist, or a file
+                cannot be read.
         """
         from timeline.verdict import figures  # imported late, as above
 
         specs = specs_of(name)
         if not specs:
-            known = {one.method.name for one in figures.TABLES if one.method is not None}
-            raise UsageError(f"there is no table {name!r}{did_you_mean(name, sorted(known))}")
+            methods = {one.method.name for one in figures.TABLES if one.method is not None}
+            raise UsageError(f"there is no table {name!r}{did_you_mean(name, sorted(methods))}")
         return self._table(name, specs, selection, by or _ways(specs)[0], keywords)
 
     def _table(
@@ -182,14 +182,14 @@ class ProfileTables(OpenProfile):
         ways = _ways(specs)
         if by not in ways:
             words = ", ".join(filter(None, ways))
-            raise UsageError(f"by={by!r}: {name.replace('_', ' ')} are told apart by {words}.")
+            raise UsageError(f"by={by!r}: {name.replace('_', ' ')} are distinguished by {words}.")
         spec = specs[ways.index(by)] if len(specs) > 1 else specs[0]
         assert spec.method is not None
         questions = replace(ALWAYS_ASKED, **spec.method.questions)
         if spec.method.kept:
             table = self._measure(selection, keywords, questions).figures[spec.name]
         else:
-            ranks = read_known(*self._reader, self._chosen(selection, keywords), questions)
+            ranks = read_and_warn(*self._reader, self._chosen(selection, keywords), questions)
             table = Figures(facts=ranks.facts, waiting=ranks.waiting)[spec.name]
         return table.take(table["level"] == by) if by in spec.method.levels else table
 
@@ -200,20 +200,20 @@ class ProfileTables(OpenProfile):
         selection: Selection | None = None,
         **keywords: Unpack[SelectionKeywords],
     ) -> int | None:
-        """Estimate the ns that the selection would end earlier with a rank as fast as the others.
+        """Estimate the ns by which the selection would end earlier if a rank were not slow.
 
-        The run is replayed, with each task of the rank, and what its host does between two
-        launches, no longer than the median of the other ranks. This is an estimate: within 3% of
-        the run on simulated clusters, where the truth is known, and unproven beyond. None if the
-        rank is not selected, and without other ranks.
+        The run is replayed with each task of the rank, and each gap between launches on its host,
+        no longer than the median of the other ranks. On simulated clusters, where the truth is
+        known, the estimate is within 3 % of the run; beyond these it is unproven. None if the rank
+        is not selected, or no other rank is.
 
         Raises:
-            TimelineError: something selected is not there, or a file cannot be read.
+            TimelineError: something selected does not exist, or a file cannot be read.
         """
         from timeline.analysis.gains.findings import estimate_gain_ns
         from timeline.analysis.gains.run import gather_run
 
-        ranks = read_known(*self._reader, self._chosen(selection, keywords), ALWAYS_ASKED)
+        ranks = read_and_warn(*self._reader, self._chosen(selection, keywords), ALWAYS_ASKED)
         numbers = [facts.rank for facts in ranks.facts]
         run = gather_run(ranks.facts, ranks.waiting)
         if run is None or rank not in numbers or len(numbers) < 2:

@@ -1,1 +1,1 @@
-"""Many ranks at once: their work, the processes that do it, and what they pass on."""
+"""Reading and drawing many ranks: the work on each, and the processes that do it."""

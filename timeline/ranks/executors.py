@@ -1,4 +1,4 @@
-"""Executors that work on ranks: processes of this machine, and a Dask cluster."""
+"""Executors that process ranks: worker processes on this machine, and a Dask cluster."""
 
 from __future__ import annotations
 
@@ -25,25 +25,25 @@ from timeline.ranks.shared_columns import (
     close_shared_file,
     open_shared_file,
 )
-from timeline.ranks.workers import SharedCounts, take_place
+from timeline.ranks.workers import SharedCounts, take_slot
 
 # -- processes of this machine ---------------------------------------------------------------------
 
 
 THREADS = Path("/proc/self/task")
-"""Has an entry for each thread of this process, those of libraries included."""
+"""Directory with one entry per thread of this process, including threads of libraries."""
 SOON_SECONDS = 0.2
-"""In which the thread that manages processes ends once these have; it needs some milliseconds."""
+"""Time for the executor's manager thread to end after its processes; it takes milliseconds."""
 _Result = TypeVar("_Result")
 
 
 @contextlib.contextmanager
 def starting_processes() -> Iterator[None]:
-    """Start processes in a `with` block: they run nothing of the caller's, and cannot be ended.
+    """Start worker processes in a `with` block: without the caller's script, signals blocked.
 
-    A new process would run the caller's script again, and its imports would answer Ctrl-C with a
-    traceback; it takes signals once it has begun. So would one that gets only half of what to
-    do, because this process was interrupted.
+    A spawned process would otherwise run the caller's script again. A signal during its imports, or
+    while this process still sends it its work, would make it print a traceback; workers unblock
+    signals when they are ready.
     """
     main = sys.modules["__main__"]
     masks = hasattr(signal, "pthread_sigmask")
@@ -59,16 +59,16 @@ def starting_processes() -> Iterator[None]:
 
 
 class Processes(ProcessPoolExecutor):
-    """Processes that begin without the caller's script, and end when they are not waited for."""
+    """Process pool whose workers do not run the caller's script, and can be killed at once."""
 
     def __init__(self, jobs: int, counts: SharedCounts | None = None) -> None:
-        """Start no process yet; counts: where they report how much of their ranks is read."""
+        """Create the pool without starting processes; workers report bytes read in `counts`."""
         self._others = frozenset(multiprocessing.active_children())
         context = multiprocessing.get_context(_start_method())
         super().__init__(jobs, context, _begin, (counts,))
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
-        """Have a worker call a function; large columns go through shared files, there and back."""
+        """Call a function in a worker; large columns travel through shared files both ways."""
         path = open_shared_file()
         try:
             with starting_processes():
@@ -83,10 +83,14 @@ class Processes(ProcessPoolExecutor):
         return future
 
     def _start_executor_manager_thread(self) -> None:
-        """Start the threads that send calls and take results, or say that there is no memory.
+        """Start the threads that send calls and receive results.
 
-        The second would start the first, and die unseen where memory is too short for that: nobody
-        would take results then. Workers come before threads, for they may be copies.
+        The manager thread would start the feeder thread itself, and die silently if there is no
+        memory for one, so that no result ever arrived; the feeder is started here instead. Forked
+        workers start before any thread does.
+
+        Raises:
+            MemoryError: no thread can be started.
         """
         if vars(self)["_executor_manager_thread"] is not None:
             return
@@ -95,24 +99,24 @@ class Processes(ProcessPoolExecutor):
                 self._launch_processes()  # type: ignore[attr-defined]
             vars(self)["_call_queue"]._start_thread()
             super()._start_executor_manager_thread()
-        except RuntimeError as error:  # no thread can be started
+        except RuntimeError as error:
             vars(self)["_executor_manager_thread"] = None
             raise MemoryError(str(error)) from error
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """End the workers; without waiting, those that are at work are killed.
+        """End the workers; without waiting, kill those that are busy.
 
-        A worker that is stopped in the midst of a result leaves half of it behind. The thread that
-        reads results, which the interpreter joins when it ends, would wait for the rest for ever:
-        this process could write it too. So that end of the pipe is closed. In older versions of
-        Python it would also wait for what is sent to workers to be taken.
+        A killed worker may leave half of a result in the pipe. The thread that reads results would
+        wait forever for the rest, since this process holds the writing end open too, and the
+        interpreter joins that thread on exit. So the writing end is closed here. Older versions of
+        Python also wait until workers have received their calls, so that end is closed as well.
         """
         ours = set(multiprocessing.active_children()) - self._others
         with signals_held():
             manager = vars(self)["_executor_manager_thread"]
             ends = [vars(self)[queue] for queue in ("_result_queue", "_call_queue")]
             if vars(self)["_broken"] or manager is None:
-                # No thread ends them, nor one that was starting when another one died.
+                # No manager thread ends them, nor a worker that was starting when another died.
                 for child in ours:
                     child.kill()
             super().shutdown(wait, cancel_futures=cancel_futures)
@@ -128,35 +132,35 @@ class Processes(ProcessPoolExecutor):
 
 
 def _run(path: str, call: Any) -> Any:
-    """Run a call in the worker; large columns of its result go through the shared file at `path`.
+    """Run a call in a worker; large columns of its result go into the shared file at `path`.
 
-    call: the function, its arguments and its keywords, as they were before `SharedArguments`.
+    call: the function, its positional arguments and its keyword arguments.
     """
     function, args, kwargs = call
     return SharedResult(function(*args, **kwargs), path)
 
 
 def _start_method() -> str:
-    """Return fork if a copy of this process is sane, else spawn, which imports all again.
+    """Return "fork" if this process has a single thread, else "spawn", which imports all again.
 
-    A copy is only sane where this process has one thread: another might be in the midst of
-    something that nobody ends in the copy.
+    Forking with several threads is unsafe: a lock that another thread holds is never released in
+    the copy.
     """
-    with contextlib.suppress(OSError):  # only Linux tells
+    with contextlib.suppress(OSError):  # only Linux lists threads
         if hasattr(os, "fork") and len(list(THREADS.iterdir())) == 1:
             return "fork"
     return "spawn"
 
 
 def _begin(counts: SharedCounts | None) -> None:
-    """Die of signals without a word, and with the process that asks for the work."""
+    """Set up a worker: it dies silently of signals, and when its parent process ends."""
     for number in ENDING:
         signal.signal(number, signal.SIG_DFL)
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
     tune_for_one_command()
     if counts is not None:
-        take_place(counts)
+        take_slot(counts)
     threading.Thread(target=_die_with_parent, daemon=True).start()
 
 
@@ -171,34 +175,36 @@ def _die_with_parent() -> None:
 
 
 DASK = "dask://"
-"""What addresses of Dask schedulers begin with."""
+"""Prefix of the addresses of Dask schedulers."""
 CONNECT_SECONDS = 10
 PATIENCE_SECONDS = 60.0
-"""For which a cluster may have no worker: new ones take a while to start."""
+"""Time that a cluster may be without workers, since new ones take a while to start."""
 LOOK_SECONDS = 5.0
+"""Interval at which a waiting client checks that the cluster has workers."""
 TRIES = 2
+"""Number of workers that may start one call; the call is blamed if all of them died."""
 
 
 class DiedTwiceError(Exception):
-    """Two workers died while they did a piece of work."""
+    """Two workers died while running the same call."""
 
 
 class Cluster(Executor):
-    """Has the workers of a cluster call functions.
+    """Executor that runs calls on the workers of a Dask cluster.
 
-    Its scheduler would give work to four workers, one after the other, if each dies, and then blame
-    what only waited for one of them, too. So what begins is counted here.
+    If workers die, Dask's scheduler gives a call to four of them in turn, and then blames calls
+    that were only queued on a dead worker, too. So the starts of each call are counted here.
     """
 
     def __init__(self, address: str) -> None:
         """Connect to the scheduler at an address.
 
         Raises:
-            UsageError: there is none, or Dask is not installed.
+            UsageError: no scheduler answers there, or Dask is not installed.
         """
         if not address.startswith(DASK):
             raise UsageError(
-                f"--executor {address} is no Dask address.", do=f"Write {DASK}HOST:PORT."
+                f"--executor {address} is not a Dask address.", do=f"Write {DASK}HOST:PORT."
             )
         try:
             from distributed import Client
@@ -215,22 +221,22 @@ class Cluster(Executor):
         self._executor = self._client.get_executor(pure=False)
 
     def threads(self) -> int:
-        """Return how many pieces of work run at once."""
+        """Return the number of calls that the cluster runs at once."""
         return sum(self._client.nthreads().values())
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
-        """Have a worker call a function."""
+        """Call a function in a worker of the cluster."""
         name = f"tlexport-{uuid.uuid4().hex}"
         future: Future[_Result] = self._executor.submit(_call, name, fn, *args, **kwargs)
         return future
 
     def result(self, future: Future[_Result]) -> _Result:
-        """Return the result of a call, as long as there is a worker that may do it.
+        """Wait for the result of a call, as long as the cluster has workers.
 
         Raises:
-            UsageError: there is none, or no scheduler any more.
+            UsageError: the cluster had no worker for too long, or its scheduler is gone.
         """
-        seen = time.monotonic()
+        last_worker_seconds = time.monotonic()
         while True:
             try:
                 return future.result(LOOK_SECONDS)
@@ -243,29 +249,29 @@ class Cluster(Executor):
                 ) from error
             now = time.monotonic()
             if self.threads():
-                seen = now
-            elif now - seen > PATIENCE_SECONDS:
+                last_worker_seconds = now
+            elif now - last_worker_seconds > PATIENCE_SECONDS:
                 raise UsageError(
                     f"--executor {self._address}: it has no workers.",
                     do=f"Start some with: dask worker tcp://{self._address.removeprefix(DASK)}",
                 )
 
     def drop(self) -> None:
-        """Forget all work that is not done; the next begins as if there had been none."""
+        """Cancel all unfinished calls."""
         self._executor.shutdown(wait=False)
         self._executor = self._client.get_executor(pure=False)
 
     def close(self) -> None:
-        """Leave the cluster as it was."""
+        """Cancel unfinished calls and disconnect."""
         self._executor.shutdown(wait=False)
         self._client.close()
 
 
 def _call(name: str, fn: Callable[..., _Result], *args: Any, **kwargs: Any) -> _Result:
-    """Call a function in a worker, unless others died of it.
+    """Call a function in a worker of the cluster, unless earlier workers died of the same call.
 
     Raises:
-        DiedTwiceError: two of them did.
+        DiedTwiceError: two workers did.
     """
     from distributed import Event
 

@@ -1,4 +1,4 @@
-"""The work on one rank: its records, facts, and what is drawn of them."""
+"""The work on one rank: read its records, collect its facts and draw its tracks."""
 
 from __future__ import annotations
 
@@ -68,10 +68,10 @@ from timeline.tracks.rank_tracks import DrawnRank, RankTracks, arg_filter
 def read_rank(
     source: Source, wanted: ReadRequest, operators: StepOperators, align: Align | None = None
 ) -> Records:
-    """Read a rank: at least what is wanted, checked, and with its steps.
+    """Read at least the requested records of a rank, drop invalid ones and assign steps.
 
-    Where host calls are wanted, its host clock is fitted to that of the device, unless clocks are
-    wanted as recorded.
+    If host calls are requested, the host clock is fitted to the device clock, unless `align` asks
+    for clocks as recorded.
 
     Raises:
         SourceError: its profile cannot be read.
@@ -86,7 +86,7 @@ def read_rank(
 
 @contextlib.contextmanager
 def _collector_paused() -> Iterator[None]:
-    """Pause the collector: reading makes millions of short-lived objects, and no cycles."""
+    """Pause the garbage collector: reading makes millions of short-lived objects, no cycles."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -97,35 +97,36 @@ def _collector_paused() -> Iterator[None]:
 
 
 BYTES_OF_ELEMENT = 8
-"""With fewer bytes of the file for each slice and sample, tracks may not fit and are measured."""
+"""Bytes of the file per slice or sample; with fewer, tracks may not fit and are measured."""
 SIZE_SLACK = 3.0
-"""Tracks may take this much more than their part of the file: sizes are estimates, and what was
-merged too far here cannot be drawn finer in the file."""
+"""Factor by which tracks may exceed their share of the file: sizes are estimates, and slices that
+are merged too far here cannot be drawn finer in the file."""
 DENSEST_RANK = 4
-"""A rank may hold so many times what ranks hold on average, and is not merged further for it."""
+"""Multiple of the average size that one rank may have before it is merged further."""
 MOST_ELEMENTS = 1 << 24
-"""Slices and samples that all ranks together may send, if none is dense: about 800 MB."""
+"""Slices and samples that all ranks together may send to the main process: about 800 MB."""
 MOST_STEP_ROWS, LEAST_STEP_ROWS = 20_000, 1_000
-"""Rows of operators by step that all ranks together may have, unless every one is asked for, and
-that each may have in any case."""
+"""Rows of operators by step: of all ranks together unless every row is requested, and those that
+each rank may have in any case."""
 LEAST_MERGED_BYTES = 64 << 10
-"""Ranks are merged for files of this size at least: what is smaller takes no memory."""
+"""Smallest file size that ranks are merged for; ranks of smaller files take little memory."""
 LEAST_RANK_BYTES = 1 << 20
-"""A rank of this size is sent fast; many small ones are gathered together, which is better."""
+"""Size below which a rank is not merged alone: it is sent quickly, and merging many small ranks
+together gives better results."""
 
 
 @dataclass(frozen=True)
 class RankRequest:
-    """The work that is wanted of every rank.
+    """The work to do on one rank: what to read, which facts to collect and what to draw.
 
-    limit_bytes: size of the file that ranks are merged for; 0 leaves them as they are. ranks: how
-    many ranks the file will hold. target: the file, whose format counts. window_ns: [start, end) on
-    the rank's own clock. chosen: whose detail is drawn, None for all. floors:
-    at which powers its rows were merged before, and are again but in exact_ns, windows on its own
-    clock; None if it is drawn for the first time. draw: whether tracks are
-    wanted at all, or only facts. clock: how ranks come on one clock. questions: what facts are to
-    tell. read_ranks: all ranks that are read with this one. on_disk: the ranks of the profile,
-    selected or not.
+    limit_bytes: size of the file that ranks are merged for; 0 leaves them unmerged. ranks: number
+    of ranks in the file. target: the file, which determines the format. window_ns: [start, end) on
+    the rank's own clock. chosen: the parts that are drawn in detail, None for all. floors: the
+    level at which each layer was merged when the rank was drawn before; the rank is merged at the
+    same levels again, except inside the windows `exact_ns` on its own clock. None if it is drawn
+    for the first time. draw: whether to draw tracks or only collect facts. clock: options for
+    joining the clocks of ranks. questions: the optional facts to collect. read_ranks: all ranks
+    that are read with this one. on_disk: all ranks of the profile, selected or not.
     """
 
     selection: Selection
@@ -147,22 +148,22 @@ class RankRequest:
 
     @property
     def is_first(self) -> bool:
-        """Return whether the rank is read for the first time, and asked all questions."""
+        """Return whether the rank is read for the first time, so that questions are answered."""
         return self.chosen is None and self.floors is None
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
-        """The layers that are drawn, or that figures are of."""
+        """Return the layers that are drawn or that figures are computed from."""
         return self.selection.layers_of(Kind.SUMMARY)
 
     @property
     def read_layers(self) -> frozenset[Layer]:
-        """The layers whose records are read: what is drawn, and what answers questions."""
+        """Return the layers whose records are read: to be drawn, or to answer questions."""
         return self.drawn_layers | self.questions.layers
 
     @property
     def read_request(self) -> ReadRequest:
-        """Return what is wanted of the source."""
+        """Return the request for the source: the layers and optional columns to read."""
         asked = self.questions
         return ReadRequest(
             self.read_layers,
@@ -178,9 +179,9 @@ class RankRequest:
 
 
 def merging_limit(options: ExportOptions, ranks: int) -> int:
-    """Return the size of the file that each of so many ranks is merged for; 0 if none is.
+    """Return the size of the file that each of `ranks` ranks is merged for; 0 if none is.
 
-    One of several must not fill the file alone.
+    Several ranks are merged, so that none of them fills the file alone.
     """
     if ranks < 2 or options.fit is not Fit.COARSEN or not options.limit_bytes:
         return 0
@@ -188,15 +189,15 @@ def merging_limit(options: ExportOptions, ranks: int) -> int:
 
 
 def import_for_workers(request: RankRequest) -> None:
-    """Import what each worker would, before they are copies of this process that have it."""
-    import numpy.ma  # noqa: F401 - that `np.unique` asks for
+    """Import modules that every worker needs before workers are forked, so that they share them."""
+    import numpy.ma  # noqa: F401 - imported by `np.unique`
 
     if request.draw:
         import timeline.tracks.detail  # noqa: F401
 
 
 def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
-    """Read a rank and draw what is selected of it.
+    """Read a rank, collect its facts and draw its selected part.
 
     Raises:
         SourceError: its profile cannot be read.
@@ -206,9 +207,9 @@ def draw_rank_from_source(source: Source, request: RankRequest) -> DrawnRank:
 
 
 def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
-    """Draw what is selected of a rank's records, whose steps are known."""
+    """Collect facts and draw the selected part of a rank's records, which have steps assigned."""
     if records.tables_only and not len(records.parts):
-        # Nothing tells causes: that saves half of the time of thousands of such ranks.
+        # Tables alone hold no causes; skipping them halves the time for thousands of such ranks.
         request = replace(request, questions=replace(request.questions, causes=False))
     if request.questions.causes:
         records = with_lost_kernels(with_launchers(records))
@@ -218,8 +219,8 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
         from timeline.analysis.work.work_classes import with_work_classes
 
         records = with_work_classes(records)
-    told = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
-    facts, tracks = _draw_selected(collect_profile_facts(told), records, request)
+    relevant = replace(records, omissions=omissions_of_drawn(records, request.drawn_layers))
+    facts, tracks = _draw_selected(collect_profile_facts(relevant), records, request)
     if request.floors is not None:
         from timeline.fitting.coarsen_ranks import coarsen_rank
 
@@ -236,9 +237,9 @@ def draw_rank_from_records(records: Records, request: RankRequest) -> DrawnRank:
 def coarsen_for_file(
     ranks: tuple[DrawnRank, ...], request: RankRequest, most_bytes: float, most: int
 ) -> tuple[RankTracks, ...]:
-    """Coarsen the tracks of ranks until they take not much more than `most_bytes` of the file.
+    """Coarsen the tracks of ranks until they take little more than `most_bytes` of the file.
 
-    most: slices and samples that may be left in any case.
+    most: number of slices and samples that may be left in any case.
     """
     from timeline.encoders.formats import format_of
     from timeline.encoders.piece_maker import PieceMaker
@@ -250,7 +251,7 @@ def coarsen_for_file(
     form = format_of(request.target)
     maker = PieceMaker(form, [track for rank in ranks for track in rank.tracks.tracks], 0)
 
-    # Of three times its part, two fifths more or less tell nothing.
+    # SIZE_SLACK is 3: the 40 % by which fast compression misjudges sizes do not matter.
     measure = measure_by(maker, Limits(), Compression.FAST)
     return coarsen_ranks([rank.tracks for rank in ranks], most_bytes * SIZE_SLACK, most, measure)
 
@@ -290,8 +291,8 @@ def _with_answers(
     facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
 ) -> RankFacts:
     asked, records = request.questions, part.records
-    are_told = len(records.profiler_tables.of(OperatorRuns)) > 0
-    if asked.operator_steps or asked.every_run or (are_told and not asked.compare):
+    has_runs = len(records.profiler_tables.of(OperatorRuns)) > 0
+    if asked.operator_steps or asked.every_run or (has_runs and not asked.compare):
         most = max(LEAST_STEP_ROWS, MOST_STEP_ROWS // request.ranks)
         steps = operator_steps(
             records,
@@ -311,7 +312,7 @@ def _with_answers(
 
 
 def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCollectives:
-    """Return the collectives of all records, of which those of the part are selected."""
+    """Return the collectives of all records; those inside the part are marked as selected."""
     return rank_collectives(
         records,
         part.op_iterations,
@@ -324,25 +325,29 @@ def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCo
 def _ordinary_facts(
     facts: RankFacts, records: Records, part: Cut, request: RankRequest
 ) -> RankFacts | None:
-    """Return the facts of ordinary steps alone, edges included; None if there are none."""
+    """Return the facts of ordinary steps alone, including free time at their edges.
+
+    None if the rank has no ordinary steps.
+    """
     (ordinary,) = ordinary_steps([facts], with_first=False)
     if not ordinary.any():
         return None
-    its = cut_steps(part, ordinary)
-    selected = _selected(its, request, edges=True)
-    collectives = _collectives_of(records, its, request)
-    found = with_filed_times(
+    steps = cut_steps(part, ordinary)
+    selected = _selected(steps, request, edges=True)
+    collectives = _collectives_of(records, steps, request)
+    step_facts = with_filed_times(
         collect_facts(facts.profile, selected, collectives, request.selection, request.questions),
         windowed=request.window_ns is not None,
     )
     if request.questions.causes:
-        # The work is that of the rank, which leaves warm-up out too: counters are rarely sampled.
-        found = replace(found, work=facts.work, launchers=launcher_figures(its.records))
-    return _with_sums(found, its, request)
+        # Counters are rarely sampled, so work is taken from the whole rank, also without warm-up.
+        launchers = launcher_figures(steps.records)
+        step_facts = replace(step_facts, work=facts.work, launchers=launchers)
+    return _with_sums(step_facts, steps, request)
 
 
 def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
-    """Return the facts with the sums that only a comparison shows."""
+    """Add to the facts the sums that only a comparison shows."""
     from timeline.analysis.work.work_classes import sum_classes
 
     facts = replace(
@@ -362,7 +367,7 @@ def _with_sums(facts: RankFacts, part: Cut, request: RankRequest) -> RankFacts:
 def _with_causes(
     facts: RankFacts, part: Cut, collectives: RankCollectives, request: RankRequest
 ) -> RankFacts:
-    """Return the facts with causes of work and what determines when it is done."""
+    """Add to the facts the work done, its launchers, the rank's critical path and its replay."""
     records = part.records
     if not len(records.tasks) and not len(records.ops):
         facts = replace(facts, operators=host_operators(records))
@@ -388,9 +393,9 @@ def _with_causes(
 
 
 def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> SelectedRank:
-    """Return the selection of a rank, and the sums over it; only what is drawn stays.
+    """Return the selected part of a rank with its sums; only records that are drawn are kept.
 
-    edges: whether what is free before the first kernel of a step, and after the last one, counts.
+    edges: whether free time before the first and after the last kernel of a step counts.
     """
     records, membership, periods = part.records, part.membership, part.recorded
     every, _ = communication_spans(part.around, membership)
@@ -403,10 +408,10 @@ def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> Select
     if not part.every_step:
         reached = union(periods.begin_ns, periods.end_ns)
         whole = overlap_within(whole, reached, edges=edges)
-    if not records.tells_free:
-        whole, totals = _without_untold_free(whole, totals, membership)
+    if not records.free_is_known:
+        whole, totals = _without_free_inside_steps(whole, totals, membership)
     idle = measure_idle(part, whole) if request.questions.causes else None
-    if idle is not None and not records.tells_free:
+    if idle is not None and not records.free_is_known:
         idle = idle.with_cause(IdleCause.WAITING_FOR_DATA)
     if not len(records.tasks) and request.window_ns is None:
         totals = filed_totals(records.profiler_tables, records.steps, totals) or totals
@@ -414,22 +419,22 @@ def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> Select
     return SelectedRank(replace(part, records=drawn, around=drawn), whole, totals, drawn, idle=idle)
 
 
-def _without_untold_free(
+def _without_free_inside_steps(
     whole: Overlap, totals: OverlapTotals, membership: Membership
 ) -> tuple[Overlap, OverlapTotals]:
-    """Leave free only what lies between steps, which last from mark to mark."""
+    """Count as free only the time between steps, which last from mark to mark."""
     start_ns, end_ns = membership.device_start_ns, membership.device_end_ns
-    known = start_ns != NO_TIME
-    steps = union(start_ns[known], end_ns[known])
+    timed = start_ns != NO_TIME
+    steps = union(start_ns[timed], end_ns[timed])
     none = np.zeros(len(totals), np.int64)
     return (
         replace(whole, free=subtract(whole.free, steps), idle=subtract(whole.idle, steps)),
         replace(
             totals,
-            known=known,
+            known=timed,
             free_ns=none,
             idle_ns=none,
-            span_ns=np.where(known, end_ns - start_ns, 0),
+            span_ns=np.where(timed, end_ns - start_ns, 0),
             start_ns=start_ns,
         ),
     )

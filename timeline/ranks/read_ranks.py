@@ -1,4 +1,4 @@
-"""All ranks of a selection, read and drawn, on one clock and with what they waited for."""
+"""Reads and draws all selected ranks, joins their clocks and measures what they waited for."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from timeline.ranks.rank_work import (
     draw_rank_from_source,
     import_for_workers,
 )
-from timeline.ranks.shared_columns import kept
+from timeline.ranks.shared_columns import pack_if_many
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
@@ -37,19 +37,19 @@ from timeline.sources.source import Source
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks
 
-_LISTED = {
+_LISTED_BY = {
     "rank": "Profile.ranks lists them.",
     "graph": "Profile.steps() lists them.",
     "step": "Profile.steps() lists them.",
 }
-"""Where somebody who calls functions finds what there is."""
+"""Advice in errors for users of the library, by kind of id: where to list the existing ids."""
 
 
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
-    """Choose the sources of the selected ranks; all where none is selected.
+    """Return the sources of the selected ranks; all if the selection names no ranks.
 
     Raises:
-        SelectionError: a rank is not there.
+        SelectionError: a selected rank does not exist.
     """
     known = [source.identity.rank for source in sources]
     if selection.ranks is None:
@@ -61,29 +61,28 @@ def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) ->
 
 
 def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: Path) -> None:
-    """Make sure that all ids that are wanted are among those that are there.
+    """Check that all wanted ids exist.
+
+    noun: what the ids number, such as "rank". known: the ids that exist.
 
     Raises:
-        SelectionError: one is not.
+        SelectionError: a wanted id does not exist.
     """
-    found = set(known)
-    absent = wanted - found
+    existing = set(known)
+    absent = wanted - existing
     if absent:
-        if not found:
+        if not existing:
             raise SelectionError(f"this profile has no {noun}s; drop --{noun}s.")
         are = "is" if len(absent) == 1 else "are"
         plural = noun if len(absent) == 1 else f"{noun}s"
-        near = _nearest(min(absent), found)
+        listed = format_ids(existing)
+        near = format_ids(sorted(existing, key=lambda one: abs(one - min(absent)))[:2])
         raise SelectionError(
-            f"{plural} {format_ids(absent)} {are} not in {path}: found {noun}s {format_ids(found)}"
-            + (f"; the nearest are {near}." if "..." in format_ids(found) else "."),
+            f"{plural} {format_ids(absent)} {are} not in {path}: found {noun}s {listed}"
+            + (f"; the nearest are {near}." if "..." in listed else "."),
             do="Use --list to see them.",
-            python_do=_LISTED[noun],
+            python_do=_LISTED_BY[noun],
         )
-
-
-def _nearest(wanted: int, found: Iterable[int]) -> str:
-    return format_ids(sorted(found, key=lambda known: abs(known - wanted))[:2])
 
 
 _LEFT_OUT = "Run it without --keep-going, for one of the --ranks, to see each reason."
@@ -92,12 +91,13 @@ _LEFT_OUT = "Run it without --keep-going, for one of the --ranks, to see each re
 def check_any(
     sources: Sequence[Source], failures: Mapping[int, str], path: Path, do: str = _LEFT_OUT
 ) -> None:
-    """Raise an error if no rank is left.
+    """Check that at least one rank could be read.
 
-    failures: why ranks are left out; the error names the first. do: how to see the others.
+    failures: the reason for each rank that was left out; the error quotes the first. do: advice on
+    how to see the other reasons.
 
     Raises:
-        SourceError: no rank is left.
+        SourceError: no rank could be read.
     """
     if not sources:
         raise SourceError(
@@ -110,38 +110,38 @@ def check_any(
 _OF_A_RANK = re.compile(r"rank (\d+): (.+)", re.DOTALL)
 
 
-def said_once(warnings: Iterable[str]) -> Iterator[str]:
-    """Return warnings in order, those of ranks that differ only in the rank as one.
+def merge_across_ranks(warnings: Iterable[str]) -> Iterator[str]:
+    """Yield warnings in order, with those that differ only in the rank merged into one.
 
-    >>> list(said_once(["rank 0: no steps.", "one profile.", "rank 1: no steps."]))
+    >>> list(merge_across_ranks(["rank 0: no steps.", "one profile.", "rank 1: no steps."]))
     ['ranks 0,1: no steps.', 'one profile.']
     """
     ranks = dict[str, list[int]]()
     for warning in warnings:
-        found = _OF_A_RANK.fullmatch(warning)
-        if found is None:
+        match = _OF_A_RANK.fullmatch(warning)
+        if match is None:
             ranks.setdefault(warning, [])
         else:
-            ranks.setdefault(found[2], []).append(int(found[1]))
-    for text, of in ranks.items():
-        several = sorted(set(of))
-        head = f"{'rank' if len(several) == 1 else 'ranks'} {format_ids(several)}: " if of else ""
-        yield f"{head}{text}"
+            ranks.setdefault(match[2], []).append(int(match[1]))
+    for text, numbers in ranks.items():
+        noun = "rank" if len(set(numbers)) == 1 else "ranks"
+        yield f"{noun} {format_ids(sorted(set(numbers)))}: {text}" if numbers else text
 
 
 LIMITS_IN_MEMORY = 4
-"""All ranks together may take so many times the limit before they are coarsened together."""
+"""Multiple of the size limit that all ranks may take before they are coarsened together."""
 SLACK_SPREADS = 4
-"""Clocks of one island may be off by so many times what is left between ends of collectives."""
+"""Factor from the spread of the ends of collectives after clocks are joined to the error that
+clocks of one island may still have."""
 LEAST_ELEMENTS_IN_MEMORY = 1 << 24
-"""Slices and samples that are left in any case: some 800 MB, of which memory keeps a part."""
+"""Slices and samples that are never coarsened away: some 800 MB, partly paged out to files."""
 
 
 @dataclass(frozen=True)
 class JoinedRanks:
-    """The drawn ranks on one clock, their sources, what was asked of each, and who waits.
+    """The drawn ranks on one clock, with their sources and requests, and who waits for whom.
 
-    origin_ns is the moment that a window counts from, None without one.
+    origin_ns: the time that the selection's window counts from, None without a window.
     """
 
     sources: tuple[Source, ...]
@@ -151,11 +151,11 @@ class JoinedRanks:
     waiting: Waiting
     origin_ns: int | None = None
     path: CriticalPath = field(default_factory=CriticalPath)
-    """Empty where causes were not asked for."""
+    """Empty if causes were not requested."""
     bare: tuple[DrawnRank, ...] = ()
-    """The ranks before it was drawn what they wait for, where any was merged before."""
+    """The ranks before waiting was drawn into them; empty unless a rank was merged when drawn."""
     left_out: tuple[str, ...] = ()
-    """What to say of ranks that failed, where nobody else says it."""
+    """Notes on ranks that failed, unless the caller reports them itself."""
 
     @property
     def facts(self) -> tuple[RankFacts, ...]:
@@ -164,12 +164,12 @@ class JoinedRanks:
 
     @property
     def on_disk(self) -> frozenset[int]:
-        """Return the ranks of the profile, selected or not."""
+        """Return all ranks of the profile, selected or not."""
         return _on_disk(self.requests)
 
     @property
     def has_steps(self) -> bool:
-        """Return whether each rank that did anything has steps in which it did."""
+        """Return whether every rank with device work has ordinary steps."""
         return all(
             rank.ordinary is not None
             for rank in self.facts
@@ -177,24 +177,24 @@ class JoinedRanks:
         )
 
     def ordinary(self) -> tuple[tuple[RankFacts, ...], Waiting]:
-        """Return the facts of the ordinary steps of each rank, and who waits in them.
+        """Return the facts of each rank's ordinary steps, and who waits in them.
 
-        As far as it was asked for, and each rank tells which those are.
+        A rank without facts of ordinary steps contributes its facts as a whole.
         """
-        found = tuple(map(_ordinary_of, self.facts))
-        return found, _waiting_of(found, self.clock)
+        ordinary = tuple(map(_ordinary_of, self.facts))
+        return ordinary, _waiting_of(ordinary, self.clock)
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Return which ranks are left out, and what was assumed of clocks and by readers."""
+        """Return notes on ranks that were left out and on assumptions about clocks and files."""
         of_ranks = (note for facts in self.facts for note in facts.profile.notes)
-        return (*self.left_out, *said_once((*self.clock.warnings, *of_ranks)))
+        return (*self.left_out, *merge_across_ranks((*self.clock.warnings, *of_ranks)))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The notes, and the warnings of the readers of all ranks."""
+        """Return the notes, and the warnings of the readers of all ranks."""
         of_ranks = (warning for facts in self.facts for warning in facts.profile.warnings)
-        return tuple(dict.fromkeys((*self.notes, *said_once(of_ranks))))
+        return tuple(dict.fromkeys((*self.notes, *merge_across_ranks(of_ranks))))
 
 
 def read_facts(
@@ -205,10 +205,10 @@ def read_facts(
     selection: Selection,
     questions: Questions,
 ) -> JoinedRanks:
-    """Read what is selected of some ranks, as far as questions need it.
+    """Read the selected ranks without drawing them, as far as the questions require.
 
     Raises:
-        SelectionError: a rank, a graph, a step or the window is not there.
+        SelectionError: a selected rank, graph or step does not exist, or the window is empty.
         SourceError: a profile cannot be read.
     """
     chosen = choose_ranks(sources, selection, path)
@@ -232,11 +232,11 @@ def read_ranks(
 ) -> JoinedRanks:
     """Read and draw all ranks.
 
-    Ranks are coarsened together whenever they take several times the limit, always in their own
-    order, so that the number of processes changes nothing.
+    Ranks are coarsened together whenever they take several times the size limit, always in the
+    order of `sources`, so that the result does not depend on the number of processes.
 
     Raises:
-        SelectionError: a graph, a step or the window is in no rank.
+        SelectionError: no rank has a selected graph or step, or the window is empty.
         SourceError: a profile cannot be read.
     """
     if request.selection.window is not None:
@@ -255,7 +255,7 @@ def _read(
 ) -> JoinedRanks:
     """Read the ranks that can be read; their clocks are joined unless `clock` is given."""
     ranks = [source.identity.rank for source in sources]
-    every = frozenset(ranks)  # one for all requests: they are kept, and each as long as all ranks
+    every = frozenset(ranks)  # one object shared by all requests, which are kept
     asked_of = {id(request): replace(request, read_ranks=every) for request in requests}
     requests = [asked_of[id(request)] for request in requests]
     wanted = dict(zip(ranks, requests, strict=True))
@@ -290,7 +290,7 @@ def _on_disk(requests: Sequence[RankRequest]) -> frozenset[int]:
 
 
 def _with_collectives_matched(drawn: Sequence[DrawnRank]) -> list[DrawnRank]:
-    """Recognise the collectives that ranks have in common, as far as names do not tell."""
+    """Match the collectives of ranks by launch order where names do not identify them."""
     matched = match_by_order([rank.facts.collectives for rank in drawn])
     return [
         replace(rank, facts=replace(rank.facts, collectives=collectives))
@@ -308,7 +308,7 @@ def _joined(
     facts = [rank.facts for rank in drawn]
     waiting = _waiting_of(facts, clock)
     path = CriticalPath()
-    # A rank without device tasks has none either where a file tells what it computes.
+    # A rank without device tasks has no path, even if a file states how long it computed.
     if any(request.questions.causes for request in requests) and any(
         len(rank.path.items) for rank in facts
     ):
@@ -329,10 +329,10 @@ def _joined(
 
 
 def _move(drawn: list[DrawnRank], clock: JoinedClock) -> None:
-    """Move ranks on to one clock; none is in memory twice, or unpacked, for longer than needed."""
+    """Move ranks onto one clock, in place and packed, so that no rank is in memory twice."""
     for place, move in enumerate(clock.moves):
         moved = drawn[place].moved(move.move)
-        drawn[place] = replace(moved, facts=kept(moved.facts, len(drawn)))
+        drawn[place] = replace(moved, facts=pack_if_many(moved.facts, len(drawn)))
 
 
 def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
@@ -344,7 +344,7 @@ def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:
 
 
 def _ordinary_of(facts: RankFacts) -> RankFacts:
-    """Return the facts of the ordinary steps of a rank, with collectives as others know them."""
+    """Return the facts of a rank's ordinary steps, with collectives matched between ranks."""
     ordinary = facts.ordinary
     if ordinary is None:
         return facts
@@ -355,9 +355,9 @@ def _ordinary_of(facts: RankFacts) -> RankFacts:
 def _with_waiting(
     drawn: list[DrawnRank], waiting: Waiting, requests: Sequence[RankRequest]
 ) -> tuple[DrawnRank, ...]:
-    """Draw into the rows of ranks what their collectives waited for.
+    """Draw the waiting of collectives into the rows of ranks.
 
-    drawn: is empty then, so that no rank is in memory twice.
+    drawn: emptied by this function, so that no rank is in memory twice.
     """
     if not any(request.draw for request in requests):
         return tuple(drawn)
@@ -373,8 +373,8 @@ def _with_waiting(
     drawn.clear()
 
     def finish(place: int, tracks: RankTracks) -> RankTracks:
-        made = replace(tracks, tracks=with_piece_args(tracks.tracks, facts[place]))
-        return kept(made, len(facts))
+        finished = replace(tracks, tracks=with_piece_args(tracks.tracks, facts[place]))
+        return pack_if_many(finished, len(facts))
 
     late = late_by_step(facts, split_exposed(facts, waiting.waits)[1])
     with_waiting(
@@ -409,33 +409,33 @@ def _clock_of(
 def _read_window(
     sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
 ) -> JoinedRanks:
-    """Find where the selection begins and ends over all ranks, then read the window in it."""
+    """Find the start and end of the selection over all ranks, then read the window in it."""
     selection = request.selection
     assert selection.window is not None
-    found: list[tuple[int, int]] = []
+    spans_ns: list[tuple[int, int]] = []
     for layers in (SUMMARY_LAYERS, SUMMARY_LAYERS | HOST_LAYERS):
         cheap = replace(selection, layers=layers, window=None)
-        spans = replace(request, selection=cheap, draw=False, questions=Questions())
-        read = list(workers.results(sources, draw_rank_from_source, [spans] * len(sources)))
+        spans_only = replace(request, selection=cheap, draw=False, questions=Questions())
+        read = list(workers.results(sources, draw_rank_from_source, [spans_only] * len(sources)))
         here = [source for source, _ in read]
         facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
         check_any(here, workers.failures, path)
         check_selection(facts, selection, path)
         clock = _clock_of(here, facts, request.clock)
         moved = [rank.moved(by.move) for rank, by in zip(facts, clock.moves, strict=True)]
-        # The host counts only where no rank has anything of the device.
+        # Host records count only if no rank has device records.
         on_device = [rank.span_ns for rank in moved]
         for of_ranks in (on_device, [rank.host_span_ns for rank in moved]):
-            found = found or [span_ns for span_ns in of_ranks if span_ns is not None]
-        if found:
+            spans_ns = spans_ns or [span_ns for span_ns in of_ranks if span_ns is not None]
+        if spans_ns:
             break
     else:
         raise SelectionError(
             "window: the selection holds no records to count from.",
             do="Leave out the window, or select other ranks or steps.",
         )
-    origin_ns = min(span[0] for span in found)
-    start_ns, end_ns = selection.window.bounds_ns(origin_ns, max(span[1] for span in found))
+    origin_ns = min(span[0] for span in spans_ns)
+    start_ns, end_ns = selection.window.bounds_ns(origin_ns, max(span[1] for span in spans_ns))
     requests = [
         replace(
             request,
@@ -452,10 +452,10 @@ def _read_window(
 def draw_again(
     joined: JoinedRanks, workers: WorkerPool, chosen: ChosenDetail
 ) -> tuple[DrawnRank, ...]:
-    """Read and draw the ranks again, with nothing but the detail that was chosen.
+    """Read and draw the ranks again, with only the chosen detail.
 
     Raises:
-        TimelineError: a rank fails now; it is too late to leave it out.
+        TimelineError: a rank fails this time; it is too late to leave it out.
     """
     requests = [
         replace(request, chosen=chosen.moved_back(move.move))
@@ -472,16 +472,16 @@ def draw_exact_again(
     workers: WorkerPool,
     windows_ns: Mapping[int, tuple[tuple[int, int], ...]],
 ) -> tuple[DrawnRank, ...] | None:
-    """Read and draw those ranks again that were merged before, exact in some windows.
+    """Read and draw merged ranks again, unmerged inside some windows.
 
     Args:
-        windows_ns: by rank, [start, end) on the clock of all ranks.
+        windows_ns: by rank, [start, end) on the joined clock of all ranks.
 
     Returns:
-        All ranks; None if none was merged before that has a window.
+        All ranks; None if no rank with a window was merged.
 
     Raises:
-        TimelineError: a rank fails now; it is too late to leave it out.
+        TimelineError: a rank fails this time; it is too late to leave it out.
     """
     again = [
         place
@@ -511,15 +511,16 @@ def draw_exact_again(
 
 
 def check_selection(ranks: Sequence[RankFacts], selection: Selection, path: Path) -> None:
-    """Make sure that every graph and step that was asked for is in some rank.
+    """Check that every selected graph and step is in some rank.
 
     Raises:
-        SelectionError: one is not.
+        SelectionError: one is in no rank.
     """
     if selection.graphs is not None:
-        known = {graph for facts in ranks for graph in facts.profile.graphs}
-        asked_none = selection.graphs & {NO_GRAPH}
-        check_known("graph", selection.graphs, (known - {NO_GRAPH}) | (known & asked_none), path)
+        graphs = {graph for facts in ranks for graph in facts.profile.graphs}
+        if NO_GRAPH not in selection.graphs:
+            graphs -= {NO_GRAPH}
+        check_known("graph", selection.graphs, graphs, path)
     if selection.steps is not None:
         steps = {step for facts in ranks for step in facts.profile.steps}
         check_known("step", selection.steps, steps, path)

@@ -1,8 +1,8 @@
-"""Pickle wrappers for results and arguments whose large columns do not go through the pipe.
+"""Pickle wrappers for results and arguments, which move large columns through shared files.
 
-Through a pipe every column would be copied several times, most of them by the one process that all
-others work for. Instead workers write columns into files without names, which this process opened
-and maps; it tells other workers where in such a file a column lies.
+Through a pipe every column would be copied several times, mostly by the main process, which all
+workers share. Instead workers write columns into unnamed files that the main process has opened and
+maps; it sends other workers only the file and position of a column.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ from timeline.columns.constant import constant, is_constant, short_column
 from timeline.columns.spill import align, watch_mapping, write_at
 
 OPEN_FILES = Path("/proc/self/fd")
-"""Where other processes find the files that this one has open; only Linux has it."""
+"""Directory through which other processes reach the open files of this one; only on Linux."""
 WORTH_BYTES = 8 << 20
-"""With smaller columns everything goes through the pipe: a process may open few files only."""
+"""Total size of columns below which all go through the pipe: a process may open few files."""
 LEAST_BYTES = 1 << 12
-"""Smaller columns are never put into the file."""
+"""Size of a column below which it is never put into a file."""
 MOST_SHARED_STRINGS = 1 << 12
-"""Strings of one content that are shared with all others."""
+"""Maximum number of strings per result that are shared with other results."""
 MOST_SHARED_ELEMENTS = 64
-"""Elements of a set that is shared."""
+"""Maximum number of elements of a set that is shared with other results."""
 FEW_RANKS = 16
-"""Of so many ranks nothing is packed: they take little memory, and packing takes time."""
+"""Number of ranks up to which nothing is packed: they take little memory, packing takes time."""
 
 FILES_MAPPED = 4
-"""Files of the main process that a worker keeps mapped; it goes from one to the next."""
+"""Files of the main process that a worker keeps mapped; it reads them one after another."""
 
 _Content = TypeVar("_Content")
 
 _offered: dict[str, IO[bytes]] = {}
-"""The files without names that workers may fill, by the paths that lead to them."""
+"""The open unnamed files that workers may fill, by path below OPEN_FILES."""
 
 
 @dataclass(frozen=True)
 class _MappedFile:
-    """A file that the columns of a result are in.
+    """A mapped file that holds the columns of a result.
 
-    number: its inode; first and size: where it is mapped, and its bytes.
+    number: inode. first: address of the mapping. size: bytes.
     """
 
     file: IO[bytes]
@@ -63,11 +63,11 @@ class _MappedFile:
 
 
 _mapped: dict[int, _MappedFile] = {}
-"""The files whose columns are in use, by where they are mapped."""
+"""The files whose columns are in use, by the address of their mapping."""
 
 
 def _close_all() -> None:
-    """Close the files of the parent in a process that was forked."""
+    """Close the parent's files in a forked process."""
     while _offered:
         _offered.popitem()[1].close()
     while _mapped:
@@ -79,7 +79,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def open_shared_file() -> str:
-    """Open a file for the columns of one result; the path to it, "" where none can be had."""
+    """Open an unnamed file for the columns of one result; return its path, "" if not possible."""
     if not OPEN_FILES.is_dir():
         return ""
     try:
@@ -92,7 +92,7 @@ def open_shared_file() -> str:
 
 
 def close_shared_file(path: str) -> None:
-    """Close the file unless a result came in it: that closes it when its columns are gone."""
+    """Close a shared file, unless a result arrived in it: it is closed with its columns then."""
     file = _offered.pop(path, None)
     if file is not None:
         file.close()
@@ -100,13 +100,14 @@ def close_shared_file(path: str) -> None:
 
 @dataclass(frozen=True)
 class SharedResult:
-    """Pickle wrapper: large columns go into the file at `path`; unpickling gives `content` back.
+    """Pickle wrapper of a result: large columns go into the file at `path`.
 
-    Columns that hold one value stay so. Where no file can be reached, or columns are small, all
-    goes through the pipe. Columns that went into the file are read-only.
+    Unpickling returns `content`, with constant columns still stored as one value. If the file
+    cannot be opened, or all columns are small, everything goes through the pipe. Columns from the
+    file are read-only.
 
     Raises:
-        OutputError: when it is pickled: the disk fails.
+        OutputError: the disk fails while it is pickled.
     """
 
     content: Any
@@ -137,9 +138,9 @@ class _Pickler(pickle.Pickler):
         self._strings = 0
 
     def persistent_id(self, value: Any) -> str | tuple[Any, ...] | None:
-        """Name strings and sets, so that what is loaded holds the same objects as all before.
+        """Pickle strings and sets by value as ids, so that equal ones become one object on loading.
 
-        Those of ranks are much the same. Of a rank with very many all others are its own.
+        Ranks mostly have the same strings. Past MOST_SHARED_STRINGS, strings are pickled as usual.
         """
         if type(value) is frozenset:
             return tuple(value) if len(value) <= MOST_SHARED_ELEMENTS else None
@@ -149,7 +150,7 @@ class _Pickler(pickle.Pickler):
         return value
 
     def reducer_override(self, value: Any) -> Any:
-        """Keep columns of one value from being written out, and share short ones."""
+        """Pickle constant columns as one value, and short ones so that equal ones are shared."""
         if type(value) is not np.ndarray or value.ndim != 1 or value.dtype.hasobject:
             return NotImplemented
         if len(value) and is_constant(value):
@@ -161,7 +162,7 @@ class _Pickler(pickle.Pickler):
 
 class _Unpickler(pickle.Unpickler):
     def persistent_load(self, name: str | tuple[Any, ...]) -> str | frozenset[Any]:
-        """Return the object of a name; see `_Pickler.persistent_id`."""
+        """Return the one shared string or set of this value."""
         return sys.intern(name) if type(name) is str else _shared_set(name)
 
 
@@ -175,7 +176,7 @@ def _loaded(pickled: bytes, columns: Iterable[Any] | None = None) -> Any:
 
 
 def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
-    """Return the pickle of a value without its large columns, and these, in order."""
+    """Return the pickle of a value without its large columns, and those columns in order."""
     columns: list[memoryview] = []
 
     def stays(buffer: pickle.PickleBuffer) -> bool:
@@ -190,20 +191,20 @@ def _split_off_columns(content: Any) -> tuple[bytes, list[memoryview]]:
     return rest.getvalue(), columns
 
 
-def kept(content: _Content, ranks: int) -> _Content:
-    """Return the content of one of so many ranks, packed if they are many."""
-    return packed(content) if ranks > FEW_RANKS else content
+def pack_if_many(content: _Content, ranks: int) -> _Content:
+    """Return the content of one of `ranks` ranks, packed if these are many."""
+    return pack(content) if ranks > FEW_RANKS else content
 
 
-def packed(content: _Content) -> _Content:
-    """Return the same content in the least memory: as if it came from another process.
+def pack(content: _Content) -> _Content:
+    """Return a copy of the content in the least memory, as if another process had sent it.
 
-    Short tables are packed, short columns shared with all that came before. Large columns stay
-    where they are.
+    Short tables are packed, and short columns shared with content packed before. Large columns are
+    not copied.
     """
     rest, columns = _split_off_columns(content)
-    made: _Content = _loaded(rest, columns)
-    return made
+    copy: _Content = _loaded(rest, columns)
+    return copy
 
 
 def _load(rest: bytes, columns: Sequence[bytes]) -> Any:
@@ -211,7 +212,7 @@ def _load(rest: bytes, columns: Sequence[bytes]) -> Any:
 
 
 def _write(file: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
-    """Write columns behind each other; where each begins, and its size in bytes."""
+    """Write columns one after another; return the position and size of each in bytes."""
     extents = []
     at = 0
     for column in columns:
@@ -222,7 +223,7 @@ def _write(file: int, columns: Iterable[memoryview]) -> list[tuple[int, int]]:
 
 
 def _load_from_file(path: str, rest: bytes, extents: Sequence[tuple[int, int]]) -> Any:
-    """Unpickle a value; its columns are read-only, and read from the file when they are used."""
+    """Unpickle a value whose columns are mapped, read-only, from the file."""
     file = _offered.pop(path)
     mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     watch_mapping(mapping)
@@ -241,29 +242,30 @@ def _close(first: int) -> None:
 
 @dataclass(frozen=True)
 class SharedArguments:
-    """Pickle wrapper: columns of a `SharedResult` are not sent to a worker, which maps their file.
+    """Pickle wrapper of arguments: columns from a `SharedResult` are sent as file and position.
 
-    Unpickling gives `content` back. It has to be held here until the worker has answered.
+    Unpickling in a worker maps the file and returns `content`. The main process must hold the
+    content until the worker has answered.
     """
 
     content: Any
 
     def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-        made = io.BytesIO()
-        _ArgumentsPickler(made).dump(self.content)
-        return _loaded, (made.getvalue(),)
+        pickled = io.BytesIO()
+        _ArgumentsPickler(pickled).dump(self.content)
+        return _loaded, (pickled.getvalue(),)
 
 
 class _ArgumentsPickler(_Pickler):
     def reducer_override(self, value: Any) -> Any:
-        """Send columns that lie in a file as where they lie."""
+        """Pickle columns that are mapped from a file as the file and their position in it."""
         if type(value) is np.ndarray and value.flags.c_contiguous and value.nbytes >= LEAST_BYTES:
             at = value.ctypes.data
-            # This runs in a thread of its own: meanwhile other files are mapped, and closed.
+            # A copy, since pickling runs in its own thread while other files are mapped and closed.
             for file in list(_mapped.values()):
                 if file.first <= at < file.first + file.size:
-                    lies_at = (file.path, file.number, at - file.first)
-                    return _column_in, (*lies_at, value.shape, value.dtype)
+                    position = (file.path, file.number, at - file.first)
+                    return _column_in, (*position, value.shape, value.dtype)
         return super().reducer_override(value)
 
 
@@ -275,7 +277,7 @@ def _column_in(
 
 @lru_cache(maxsize=FILES_MAPPED)
 def _mapping(path: str, number: int) -> mmap.mmap:
-    """Map a file of the main process; its inode tells it from one that had the path before."""
+    """Map a file of the main process; the inode distinguishes files that reuse a path."""
     file = os.open(path, os.O_RDONLY)
     try:
         assert os.fstat(file).st_ino == number, "arguments are held until they are read"

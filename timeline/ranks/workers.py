@@ -1,4 +1,4 @@
-"""WorkerPool: does the work of ranks in this process, in several, or on a Dask cluster."""
+"""WorkerPool, which processes ranks in this process, in several, or on a Dask cluster."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from timeline.errors import SourceError, TimelineError, WorkerError
 from timeline.options import ReadingOptions
 from timeline.progress import UPDATE_SECONDS, Progress, RanksRead, Silent
-from timeline.ranks.shared_columns import kept
+from timeline.ranks.shared_columns import pack_if_many
 from timeline.sources.files.opened import counting
 from timeline.sources.source import Source
 
@@ -26,90 +26,91 @@ if TYPE_CHECKING:
 # -- bytes read ------------------------------------------------------------------------------------
 
 
-TOLD_BYTES = 1 << 16
-"""Fewer bytes more than those told last are told later."""
+REPORT_BYTES = 1 << 16
+"""Number of further bytes that are read before progress is reported again."""
 _RANK, _BYTES, _CELLS = range(3)
-_NOBODY = -1
+"""Positions of the cells of a slot, and their number."""
+_NO_RANK = -1
 
 
 @dataclass
 class ReadCounts:
-    """By place the rank that is read there, and how many bytes of it are read."""
+    """Slots, one per process: the rank that it reads, and the bytes of it read so far."""
 
     cells: MutableSequence[int]
 
     def bytes_of_ranks(self) -> dict[int, int]:
-        """Return the bytes that are read of each rank in work, or last."""
+        """Return the bytes read of each rank that is being read, or was last in its slot."""
         cells = list(self.cells)
         pairs = zip(cells[_RANK::_CELLS], cells[_BYTES::_CELLS], strict=True)
-        return {rank: size_bytes for rank, size_bytes in pairs if rank != _NOBODY}
+        return {rank: size_bytes for rank, size_bytes in pairs if rank != _NO_RANK}
 
     def clear(self) -> None:
-        """Forget the ranks in work: they are read again."""
+        """Reset all slots before ranks are read again."""
         for at in range(_RANK, len(self.cells), _CELLS):
-            self.cells[at] = _NOBODY
+            self.cells[at] = _NO_RANK
 
 
 @dataclass
 class LocalCounts(ReadCounts):
-    """Those of this process alone, which tells them: nobody else has time to look."""
+    """Counts of this process alone, which also refreshes the progress while it reads."""
 
-    cells: MutableSequence[int] = field(default_factory=lambda: [_NOBODY, 0])
-    tell: Callable[[], None] = lambda: None
+    cells: MutableSequence[int] = field(default_factory=lambda: [_NO_RANK, 0])
+    report: Callable[[], None] = lambda: None
 
 
 @dataclass
 class SharedCounts(ReadCounts):
-    """Those of several processes; taken: how many have a place."""
+    """Counts of several processes in shared memory; taken: number of slots in use."""
 
     taken: Any
 
     @classmethod
     def of(cls, jobs: int) -> SharedCounts:
-        """Return places for so many processes.
+        """Return slots for `jobs` processes.
 
         Raises:
-            OSError: this machine has no memory that processes share.
+            OSError: this machine has no memory that processes can share.
         """
         from multiprocessing import get_context
 
-        context = get_context("spawn")  # whose locks copies of this process take too
-        return cls(context.RawArray("q", [_NOBODY, 0] * jobs), context.Value("i", 0))
+        context = get_context("spawn")  # forked processes can use its locks too
+        return cls(context.RawArray("q", [_NO_RANK, 0] * jobs), context.Value("i", 0))
 
 
-_PLACE: tuple[ReadCounts, int] | None = None
-"""Of this process, where it works for another."""
+_SLOT: tuple[ReadCounts, int] | None = None
+"""The slot of this process if it is a worker: the counts, and its number in them."""
 
 
-def take_place(counts: SharedCounts) -> None:
-    """Take a place for what this process reads from now on."""
-    global _PLACE  # noqa: PLW0603
+def take_slot(counts: SharedCounts) -> None:
+    """Take a slot in which this process counts the bytes that it reads from now on."""
+    global _SLOT  # noqa: PLW0603
     with counts.taken.get_lock():
-        place = counts.taken.value
-        counts.taken.value = place + 1
-    _PLACE = (counts, place % (len(counts.cells) // _CELLS))
+        number = counts.taken.value
+        counts.taken.value = number + 1
+    _SLOT = (counts, number % (len(counts.cells) // _CELLS))
 
 
 @contextmanager
-def counted_here(rank: int, local: LocalCounts | None) -> Iterator[None]:
-    """Run a `with` block in which a rank is read, in this process or one with a place."""
-    place = _PLACE if local is None else (local, 0)
-    if place is None:
+def count_bytes_read(rank: int, local: LocalCounts | None) -> Iterator[None]:
+    """Count the bytes read of a rank in a `with` block: in `local`, else in the worker's slot."""
+    slot = _SLOT if local is None else (local, 0)
+    if slot is None:
         yield
         return
-    counts, at = place
-    counts.cells[_CELLS * at + _BYTES] = 0
-    counts.cells[_CELLS * at + _RANK] = rank
-    waiting = 0
+    counts, number = slot
+    counts.cells[_CELLS * number + _BYTES] = 0
+    counts.cells[_CELLS * number + _RANK] = rank
+    unreported_bytes = 0
 
     def count(size_bytes: int) -> None:
-        nonlocal waiting
-        waiting += size_bytes
-        if waiting >= TOLD_BYTES:
-            counts.cells[_CELLS * at + _BYTES] += waiting
-            waiting = 0
+        nonlocal unreported_bytes
+        unreported_bytes += size_bytes
+        if unreported_bytes >= REPORT_BYTES:
+            counts.cells[_CELLS * number + _BYTES] += unreported_bytes
+            unreported_bytes = 0
             if local is not None:
-                local.tell()
+                local.report()
 
     with counting(count):
         yield
@@ -119,19 +120,19 @@ def counted_here(rank: int, local: LocalCounts | None) -> Iterator[None]:
 
 
 RANKS_PER_PROCESS = 2
-"""Ranks in work for each process: one that is read, one that waits."""
+"""Ranks submitted at a time per process: one that is read, one that waits."""
 WORTH_PROCESSES_BYTES = 32 << 20
-"""Below this size reading takes less time than starting processes."""
+"""Total size below which reading takes less time than starting processes."""
 MOST_WINDOWS_PROCESSES = 61
-"""Windows waits for no more at once."""
+"""Maximum number of processes that Windows can wait for at once."""
 UNPACKED_PER_PACKED = 10
-"""Text that is compressed takes about so many times as long to read as its size says."""
+"""Typical ratio of unpacked to packed bytes of compressed text, and so of the time to read it."""
 _DIED_TWICE = "its process died, and so did another one,"
 
 _Request = TypeVar("_Request")
 _Output = TypeVar("_Output")
 Work = Callable[[Source, _Request], _Output]
-"""What is done for a rank and a request."""
+"""A function that processes one rank as a request says."""
 _Result = TypeVar("_Result")
 
 
@@ -140,15 +141,15 @@ def _shut_down(executor: Executor) -> None:
 
 
 def _nothing_to_close() -> None:
-    """Do nothing: most pools hold nothing but their executor."""
+    """Do nothing, for pools without resources besides their executor."""
 
 
 @dataclass
 class WorkerPool:
-    """Does the work of ranks in as many processes as `jobs`, and starts these when they are needed.
+    """Pool of `jobs` processes that process ranks; they are started when first needed.
 
-    sizes_bytes: what is stored of each rank, as far as it is known; progress tells how much of it
-    is read. failures: with keep_going, the ranks that were left out and why.
+    sizes_bytes: stored bytes of each rank, of which progress is reported. failures: with
+    keep_going, the reason for each rank that was left out.
     """
 
     start: Callable[[], Executor]
@@ -162,13 +163,13 @@ class WorkerPool:
     worker_lost: tuple[type[BaseException], ...] = (BrokenExecutor,)
     """Exceptions that mean a worker died without saying which rank it was reading."""
     rank_killed_worker: tuple[type[BaseException], ...] = ()
-    """Exceptions that mean a worker died of the very rank whose result was asked for."""
+    """Exceptions that mean a worker died of the rank whose result is awaited."""
     shares_memory: bool = True
-    """Whether workers run on this machine, so that columns come to them fast."""
+    """Whether workers run on this machine, so that columns can be sent to them fast."""
     sizes_bytes: Mapping[int, int] = field(default_factory=dict)
     failures: dict[int, str] = field(default_factory=dict)
     counts: ReadCounts | None = None
-    """How much is read of the ranks in work, where that can be told and somebody looks."""
+    """Bytes read of ranks in progress; None if they cannot be counted or no progress is shown."""
     _executor: Executor | None = None
 
     def results(
@@ -179,40 +180,40 @@ class WorkerPool:
         *,
         every: bool = False,
     ) -> Iterator[tuple[Source, _Output]]:
-        """Do the work of each rank; results come in the order of the sources.
+        """Process each rank, and yield results in the order of the sources.
 
-        Only a few ranks are in work or waiting at any time, whatever their number.
+        Only a few ranks are in progress at any time, however many there are.
 
         Args:
-            work: what is done for a rank and its request; both travel to the process that does it.
-            every: whether no rank may be left out now, keep_going or not.
+            work: processes a rank as its request says; both must be picklable.
+            every: whether a rank that fails is an error even with keep_going.
 
         Raises:
-            TimelineError: that of the first rank that fails, unless they are to be left out.
+            TimelineError: the error of the first rank that fails, unless it may be left out.
         """
         leave_out = self.keep_going and not every
         waiting = deque(zip(sources, requests, strict=True))
-        in_work = deque[tuple[Source, _Request, Future[_Output]]]()
+        submitted = deque[tuple[Source, _Request, Future[_Output]]]()
         ranks = [source.identity.rank for source in sources]
         sizes_bytes = {rank: self.sizes_bytes.get(rank, 0) for rank in ranks}
         in_part = None if self.counts is None else self.counts.bytes_of_ranks
         read = RanksRead(self.progress, sizes_bytes, in_part)
         if isinstance(self.counts, LocalCounts):
-            self.counts.tell = read.report
-        while waiting or in_work:
-            while waiting and len(in_work) < RANKS_PER_PROCESS * self.jobs:
+            self.counts.report = read.report
+        while waiting or submitted:
+            while waiting and len(submitted) < RANKS_PER_PROCESS * self.jobs:
                 source, request = waiting.popleft()
                 future = self._submit(work, source, request)
                 future.add_done_callback(partial(_note, read, source.identity.rank))
-                in_work.append((source, request, future))
-            source, request, future = in_work.popleft()
+                submitted.append((source, request, future))
+            source, request, future = submitted.popleft()
             self._wait(future, read)
             try:
                 yield source, self._result(source, future)
             except _LostError:
-                # Nobody knows whose fault it was: those in work are done again, this one alone.
-                waiting.extendleft((each, asked) for each, asked, _ in reversed(in_work))
-                in_work.clear()
+                # Any submitted rank may be the cause: all run again, and this one alone.
+                waiting.extendleft((each, asked) for each, asked, _ in reversed(submitted))
+                submitted.clear()
                 self._stop()
                 output = self._alone(work, source, request, leave_out=leave_out)
                 if output is not None:
@@ -234,7 +235,7 @@ class WorkerPool:
             return failed
 
     def _wait(self, future: Future[_Output], read: RanksRead) -> None:
-        """Wait until a rank is read, and meanwhile tell how much of those in work is."""
+        """Wait until a rank is read, and report progress meanwhile."""
         if self.counts is not None:
             while wait([future], UPDATE_SECONDS).not_done:
                 read.report()
@@ -282,28 +283,28 @@ class WorkerPool:
             self.stop(executor)
 
     def encoders(self) -> EncodingWorkers | None:
-        """Return the processes of this machine that have done their work, if there are any."""
+        """Return this machine's idle worker processes for encoding; None if there are none."""
         if self._executor is None or self.jobs < 2 or not self.shares_memory:
             return None
-        from timeline.encoders.piece_maker import EncodingWorkers  # tables need no encoders
+        from timeline.encoders.piece_maker import EncodingWorkers  # only where a file is written
 
         return EncodingWorkers(self._executor, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:
-        """Return the ranks that were left out and why, for people."""
+        """Return one sentence for each rank that was left out, with the reason."""
         return tuple(f"rank {rank} is left out: {why}" for rank, why in self.failures.items())
 
     def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
-        """Leave no worker behind, whatever ended their work."""
+        """Stop all workers."""
         self._stop()
         self.close()
 
 
 def _note(read: RanksRead, rank: int, future: Future[_Output]) -> None:
-    """Count a rank that is read; one that was lost is read again."""
+    """Count a rank as read, unless its worker died or it failed."""
     if not future.cancelled() and future.exception() is None:
         read.note(rank)
 
@@ -311,25 +312,25 @@ def _note(read: RanksRead, rank: int, future: Future[_Output]) -> None:
 def _counted(
     work: Work[_Request, _Output], source: Source, request: _Request, local: LocalCounts | None
 ) -> _Output:
-    with counted_here(source.identity.rank, local):
+    with count_bytes_read(source.identity.rank, local):
         return work(source, request)
 
 
 class _LostError(Exception):
-    """A worker is gone, and with it the results of all that were in work."""
+    """A worker died, and with it the results of all submitted ranks."""
 
 
 class _Inline(Executor):
-    """Does everything at once, in this process."""
+    """Executor that runs each call immediately, in this process."""
 
     def __init__(self, ranks: int) -> None:
-        """Keep so many results; ranks: how many."""
+        """ranks: number of results, which are packed if there are many."""
         self._ranks = ranks
 
     def submit(self, fn: Callable[..., _Result], /, *args: Any, **kwargs: Any) -> Future[_Result]:
         future: Future[_Result] = Future()
         try:
-            future.set_result(kept(fn(*args, **kwargs), self._ranks))
+            future.set_result(pack_if_many(fn(*args, **kwargs), self._ranks))
         except (TimelineError, MemoryError) as error:
             future.set_exception(error)
         return future
@@ -338,18 +339,18 @@ class _Inline(Executor):
 def worker_pool_for(
     sources: Sequence[Source], reading: ReadingOptions, progress: Progress
 ) -> WorkerPool:
-    """Choose who works on ranks: this process, several of this machine, or a cluster.
+    """Return a pool that uses this process, several on this machine, or a cluster.
 
     Raises:
-        UsageError: the executor names no cluster that can be reached.
+        UsageError: the cluster that the executor option names cannot be reached.
     """
     stored = {source.identity.rank: _Stored.of(source) for source in sources}
-    sizes_bytes = {rank: found.size_bytes for rank, found in stored.items()}
+    sizes_bytes = {rank: sizes.size_bytes for rank, sizes in stored.items()}
     jobs, keep_going = reading.jobs, reading.keep_going
     if reading.executor:
         return _cluster_pool(reading.executor, progress, keep_going, sizes_bytes)
     if jobs is None:
-        large = sum(found.unpacked_bytes for found in stored.values()) >= WORTH_PROCESSES_BYTES
+        large = sum(sizes.unpacked_bytes for sizes in stored.values()) >= WORTH_PROCESSES_BYTES
         jobs = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
         jobs = (jobs or 1) if large else 1
     most = MOST_WINDOWS_PROCESSES if sys.platform == "win32" else len(sources)
@@ -376,17 +377,17 @@ def _processes(jobs: int, counts: ReadCounts | None) -> Executor:
 
 @dataclass(frozen=True)
 class _Stored:
-    """The bytes of a rank's files, and about as many as they have where none is compressed."""
+    """The size of a rank's files, as stored and approximately unpacked."""
 
     size_bytes: int = 0
     unpacked_bytes: int = 0
 
     @classmethod
     def of(cls, source: Source) -> _Stored:
-        """Sum the files of a source; one that is gone or cannot be seen counts for nothing."""
+        """Sum the files of a source; a file that cannot be accessed counts as empty."""
         size_bytes = unpacked_bytes = 0
         for path in source.files:
-            with contextlib.suppress(OSError):  # its reader will say so
+            with contextlib.suppress(OSError):  # its reader will report it
                 file_bytes = path.stat().st_size
                 size_bytes += file_bytes
                 unpacked_bytes += file_bytes * (UNPACKED_PER_PACKED if path.suffix == ".gz" else 1)

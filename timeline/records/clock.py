@@ -1,4 +1,4 @@
-"""The clock of a capture, and the rules by which its writer counts free time and communication."""
+"""Clocks of captures, and the rules by which their writers count free and communication time."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from timeline.columns.columns import Int64
 from timeline.ranges import FURTHEST_NS, check_span
 
 EARLIEST_WALL_NS = 10**17
-"""Wall time passed this in March 1973; a monotonic clock would need three years of uptime."""
+"""Smallest time taken for wall time: March 1973, or three years of uptime of a monotonic clock."""
 
 
 @dataclass(frozen=True)
 class Clock:
-    """The relation of a capture's times to those of other captures.
+    """The clock that a capture was recorded on.
 
-    `host` names the machine, empty where the capture does not; captures of one machine share a
-    clock. `wall_offset_ns` turns its monotonic clock into wall time, where that is known.
+    host: name of the machine, empty if unknown; captures of one machine share a clock.
+    wall_offset_ns: wall time minus the machine's monotonic clock, None if unknown.
     """
 
     host: str = ""
@@ -32,11 +32,11 @@ _PARTS = 10**9
 
 @dataclass(frozen=True, slots=True)
 class ClockMove:
-    """The move of times to another clock: a constant, and a drift that grows from `origin_ns`.
+    """A conversion of times to another clock: an offset, and a drift that grows from `origin_ns`.
 
-    drift_ppb: ns per second. Order is kept, and what lasts ends no earlier than it begins, but with
-    a drift lengths change by it. Exact while drift times span stay below 2**63: a day at 100 ppm.
-    Columns may hold moments that are not given, beyond all times: those stay as they are.
+    drift_ppb: ns per second. The order of times is kept; a drift changes lengths. Exact while drift
+    times span stays below 2**63, such as a day at 100 ppm. The sentinel of missing times, which
+    lies beyond all times, is kept.
     """
 
     offset_ns: int = 0
@@ -44,19 +44,23 @@ class ClockMove:
     origin_ns: int = 0
 
     def __post_init__(self) -> None:
-        """Check that no time can wrap."""
+        """Check that no time can overflow.
+
+        Raises:
+            RecordError: the offset or origin lies beyond all times.
+        """
         check_span(self.offset_ns, self.origin_ns)
 
     @property
     def still(self) -> bool:
-        """Return whether nothing moves."""
+        """Return whether the conversion changes no time."""
         return not self.offset_ns and not self.drift_ppb
 
     def of(self, times_ns: Int64) -> Int64:
         """Return the times on the other clock.
 
         Raises:
-            RecordError: one lies beyond all times there.
+            RecordError: a converted time overflows.
         """
         if not len(times_ns) or self.still:
             return times_ns
@@ -65,41 +69,41 @@ class ClockMove:
             given = times_ns >= -FURTHEST_NS
             moved[given] = self.of(times_ns[given])
             return moved
-        # Order is kept, so that no time lies further than the first or last.
+        # Order is kept, so it is enough to check the first and last time.
         first_ns, last_ns = int(times_ns.min()), int(times_ns.max())
-        check_span(self.of_moment(first_ns), self.of_moment(last_ns))
+        check_span(self.of_time(first_ns), self.of_time(last_ns))
         moved = times_ns + self.offset_ns
         if self.drift_ppb:
             moved += (times_ns - self.origin_ns) * self.drift_ppb // _PARTS
         return moved
 
     def of_recorded(self, times_ns: Int64) -> Int64:
-        """Return recorded times on the other clock; damaged ones stay far away, within all times.
+        """Return recorded times on the other clock, clipped to the valid range if damaged.
 
-        For a move without drift.
+        Only for a conversion without drift.
         """
         latest_ns = FURTHEST_NS - max(self.offset_ns, 0)
         earliest_ns = -FURTHEST_NS - min(self.offset_ns, 0)
         is_given = times_ns >= -FURTHEST_NS
         return self.of(np.where(is_given, np.clip(times_ns, earliest_ns, latest_ns), times_ns))
 
-    def of_moment(self, time_ns: int) -> int:
+    def of_time(self, time_ns: int) -> int:
         """Return one time on the other clock."""
         drifted_ns = (time_ns - self.origin_ns) * self.drift_ppb // _PARTS
         return time_ns + self.offset_ns + drifted_ns
 
     def back(self, time_ns: int) -> int:
-        """Return the first time on this clock that moves to one on the other, or behind it."""
-        found = time_ns - self.offset_ns
-        found -= (found - self.origin_ns) * self.drift_ppb // (_PARTS + self.drift_ppb)
-        while self.of_moment(found) >= time_ns:
-            found -= 1
-        while self.of_moment(found) < time_ns:
-            found += 1
-        return found
+        """Return the earliest time on this clock whose conversion is at or after `time_ns`."""
+        back_ns = time_ns - self.offset_ns
+        back_ns -= (back_ns - self.origin_ns) * self.drift_ppb // (_PARTS + self.drift_ppb)
+        while self.of_time(back_ns) >= time_ns:
+            back_ns -= 1
+        while self.of_time(back_ns) < time_ns:
+            back_ns += 1
+        return back_ns
 
     def then(self, offset_ns: int) -> ClockMove:
-        """Return this move, and then one by a constant."""
+        """Return this conversion followed by a constant offset."""
         return ClockMove(self.offset_ns + offset_ns, self.drift_ppb, self.origin_ns)
 
 
@@ -108,12 +112,12 @@ class ClockMove:
 
 @dataclass(frozen=True)
 class FreeRule:
-    """The rule for what counts as free beside the gaps of computing and communication.
+    """The rule by which free time is counted.
 
-    By the inner rule nothing does. By the outer rule free time also reaches from the start of the
-    capture's other tasks (start_ns) and to their end (end_ns); None if they reach no further
-    than computing and communication. evidence: what tells the rule, "" where nothing does; the
-    inner rule is taken then.
+    Inner rule: only gaps between computing and communication are free. Outer rule: free time also
+    extends to the start (start_ns) and end (end_ns) of the capture's other tasks; None if these
+    extend no further than computing and communication. evidence: the source of the rule; "" if
+    there is none, and the inner rule is used.
     """
 
     evidence: str = ""
@@ -123,16 +127,16 @@ class FreeRule:
 
     @property
     def name(self) -> str | None:
-        """The rule as reports call it, None if nothing tells it."""
+        """The name of the rule in reports, None without evidence."""
         if not self.evidence:
             return None
         return "outer" if self.outer else "inner"
 
     @classmethod
     def join(cls, rules: list[FreeRule]) -> FreeRule:
-        """Return the rule of a capture in several files, some of which may not tell it."""
-        known = [rule for rule in rules if rule.evidence]
-        return reduce(_join_two, known) if known else cls()
+        """Return the rule of a capture in several files; those without evidence are ignored."""
+        stated = [rule for rule in rules if rule.evidence]
+        return reduce(_join_two, stated) if stated else cls()
 
 
 def _join_two(one: FreeRule, other: FreeRule) -> FreeRule:
@@ -148,16 +152,15 @@ def _join_two(one: FreeRule, other: FreeRule) -> FreeRule:
 
 
 INNER = FreeRule("a part of a capture has no other tasks around it")
-"""The rule of steps, windows and graphs, whatever that of their capture."""
+"""The rule for steps, windows and graphs, whichever rule their capture uses."""
 
 
 @dataclass(frozen=True)
 class CommunicationRule:
-    """The rule for communication: the union of communication ops, or of their HCCL tasks.
+    """The rule for communication time: the union of communication ops, or of their HCCL tasks.
 
-    evidence: what it is based on, "" where ops are taken because nothing asks for anything else.
-    vendor_ns: what the writer itself says of each step, by its number; given only while the rule
-    is still to be chosen by it.
+    evidence: the source of the rule, "" if ops are used by default. vendor_ns: the writer's own
+    communication time by step number, set only until the rule has been chosen by it.
     """
 
     of_tasks: bool = False
@@ -166,5 +169,5 @@ class CommunicationRule:
 
     @property
     def name(self) -> str:
-        """The rule as reports call it."""
+        """The name of the rule in reports."""
         return "tasks" if self.of_tasks else "ops"

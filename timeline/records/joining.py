@@ -1,4 +1,4 @@
-"""Makes records of what files hold: ids written in one way, and several files of a rank joined."""
+"""Normalises the ids that files hold, and joins the records of several files of one rank."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from timeline.records.tables import CounterSamples, FlowEnd, Flows, Records, Spa
 _UINT16, _UINT32, _INT64 = (1 << 16) - 1, (1 << 32) - 1, (1 << 63) - 1
 
 NO_VALUE = frozenset({-1, _UINT16 - 1, _UINT16, _UINT32, _INT64})
-"""Values of enumerations that stand for none, where their own table does not name them."""
+"""Values of enumerations that mean "none", unless the table of names in a file has them."""
 
 
 @dataclass(frozen=True)
 class Id:
-    """One id: from which value to which it is one, and which values between stand for none.
+    """The valid range of an id, and the values within it that writers use for "none".
 
-    nothing: what tables hold where there is none. The largest number of 64 bits is none in every
-    column: it is what SQLite makes of 2**64 - 1.
+    nothing: the sentinel that tables hold instead. least, most: the valid range; its upper end
+    excludes 2**63 - 1, which SQLite makes of 2**64 - 1. none: values inside the range for "none".
     """
 
     nothing: int = NO_ID
@@ -39,23 +39,23 @@ class Id:
     none: tuple[int, ...] = ()
 
     def absent(self, values: Int64) -> Bool:
-        """Return which values stand for none, but are written otherwise than in tables."""
-        found: Bool = (values < self.least) | (values > self.most)
-        for spelled in self.none:
-            found |= values == spelled
-        found &= values != self.nothing
-        return found
+        """Return a mask of the values that mean "none" but are not the sentinel yet."""
+        is_absent: Bool = (values < self.least) | (values > self.most)
+        for none in self.none:
+            is_absent |= values == none
+        is_absent &= values != self.nothing
+        return is_absent
 
     def _has_absent(self, values: Int64) -> bool:
-        """Return whether a value stands for none and is written otherwise than in tables."""
+        """Return whether any value means "none" but is not the sentinel yet."""
         low, high = int(values.min()), int(values.max())
         may_be = low < min(self.least, self.nothing) or high > self.most
         may_be |= low < self.least and self.nothing != self.least - 1
-        may_be |= any(low <= spelled <= high for spelled in self.none)
+        may_be |= any(low <= none <= high for none in self.none)
         return may_be and bool(self.absent(values).any())
 
-    def given(self, values: Int64) -> Int64:
-        """Replace values that stand for none, in whatever way, by `nothing`."""
+    def normalise(self, values: Int64) -> Int64:
+        """Replace all values that mean "none" by the sentinel `nothing`."""
         if is_constant(values):
             if not len(values) or not self.absent(values[:1])[0]:
                 return values
@@ -68,17 +68,17 @@ class Id:
 
 
 _AMOUNT = Id()
-_MOMENT = Id(NO_TIME, -FURTHEST_NS, FURTHEST_NS)
+_TIME = Id(NO_TIME, -FURTHEST_NS, FURTHEST_NS)
 _OF_16_BITS = Id(none=(_UINT16, _UINT32))
-"""The hardware has fewer; writers hold them in 16 or 32 bits, of which the largest is none."""
+"""Ids that writers store in 16 or 32 bits, the largest value of which means "none"."""
 _OF_32_BITS = Id(none=(_UINT32,))
 _OF_THE_HOST = Id(least=-_INT64, none=(-1, _UINT32))
-"""Threads and processes are opaque; some writers make negative numbers of addresses."""
+"""Opaque ids of threads and processes; some writers store addresses, as negative numbers."""
 
 IDS: Mapping[str, Id] = {
     "device": _OF_16_BITS,
     "stream": _OF_16_BITS,
-    # Task ids are 16 bits wide on older chips and use all of them.
+    # Task ids have 16 bits on older chips, and 65535 is a valid one.
     "task": _OF_32_BITS,
     "batch": _OF_16_BITS,
     "context": Id(NO_CONTEXT),
@@ -98,34 +98,35 @@ IDS: Mapping[str, Id] = {
     "moved_bytes": _AMOUNT,
     "listed_length": _AMOUNT,
     "occupancy": _AMOUNT,
-    "launch_ns": _MOMENT,
-    "fp_start_ns": _MOMENT,
-    "bp_end_ns": _MOMENT,
+    "launch_ns": _TIME,
+    "fp_start_ns": _TIME,
+    "bp_end_ns": _TIME,
 }
-"""Each id, amount and moment by the name of its column, which is the same in all tables."""
+"""Rules for ids, amounts and timestamps by column name, which is the same in all tables."""
 
-_TEXT_IDS: Mapping[str, frozenset[str]] = {
+_STRING_IDS: Mapping[str, frozenset[str]] = {
     "notify": frozenset(str(none) for none in (-1, _UINT32, _INT64, (1 << 64) - 1)),
 }
-"""Ids that are wider than a column and therefore texts, and the texts that stand for none."""
+"""Columns of ids wider than 64 bits, stored as strings, and the strings that mean "none"."""
 
 _Table = TypeVar("_Table", bound=Spans)
 
 
 def normalise_ids(table: _Table, strings: StringPool) -> _Table:
-    """Spell ids of a table that stand for none as tables do, however their writer did."""
-    made: dict[str, Any] = {}
+    """Replace ids of a table that mean "none" by the sentinels of tables."""
+    changed: dict[str, Any] = {}
     for column in fields(table):
-        values = getattr(table, column.name)
+        values = normalised = getattr(table, column.name)
         if column.name in IDS:
-            made[column.name] = IDS[column.name].given(values)
-        elif column.name in _TEXT_IDS:
-            made[column.name] = _normalise_texts(values, _TEXT_IDS[column.name], strings)
-    changed = {name: values for name, values in made.items() if values is not getattr(table, name)}
+            normalised = IDS[column.name].normalise(values)
+        elif column.name in _STRING_IDS:
+            normalised = _normalise_strings(values, _STRING_IDS[column.name], strings)
+        if normalised is not values:
+            changed[column.name] = normalised
     return replace(table, **changed) if changed else table
 
 
-def _normalise_texts(codes: Codes, none: frozenset[str], strings: StringPool) -> Codes:
+def _normalise_strings(codes: Codes, none: frozenset[str], strings: StringPool) -> Codes:
     absent = [code for text in none if (code := strings.find(text)) is not None]
     if not absent:
         return codes
@@ -138,7 +139,7 @@ def _normalise_texts(codes: Codes, none: frozenset[str], strings: StringPool) ->
 
 
 def join_records(parts: Sequence[Records]) -> Records:
-    """Join the records of several files of one rank; flows keep pointing at their rows."""
+    """Join the records of several files of one rank; rows in flows and samples are renumbered."""
     flows, samples = list[Flows](), list[CounterSamples]()
     firsts, first_series = dict.fromkeys(FlowEnd, 0), 0
     for part in parts:
@@ -173,8 +174,8 @@ def join_records(parts: Sequence[Records]) -> Records:
         first.strings,
         **joined | {"samples": CounterSamples.concat(samples), "flows": Flows.concat(flows)},
         hardware=first.hardware,
-        tells_copies=all(part.tells_copies for part in parts),
-        tells_free=all(part.tells_free for part in parts),
+        records_copies=all(part.records_copies for part in parts),
+        free_is_known=all(part.free_is_known for part in parts),
         free_rule=FreeRule.join([part.free_rule for part in parts]),
         communication_rule=first.communication_rule,
         reserved_bytes=max(part.reserved_bytes for part in parts),

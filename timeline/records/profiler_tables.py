@@ -1,4 +1,4 @@
-"""Sums and links recorded by profilers, and the small tables of MindSpore."""
+"""Tables of figures that profilers computed themselves: sums, links and MindSpore's small files."""
 
 from __future__ import annotations
 
@@ -13,60 +13,58 @@ from timeline.columns.columns import Bool, Codes, ColumnTable, Float64, Int64, c
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_GRAPH, NO_ID, NO_TIME
 
-_NO_STEP = -1
-
 
 class Measure(enum.IntEnum):
-    """A kind of number that the profiler reports."""
+    """A figure that the profiler reports."""
 
     COMPUTING = 0
     COMMUNICATION = 1
     NOT_OVERLAPPED = 2
     FREE = 3
     OPERATOR = 4
-    """How long all operators of a type took together."""
+    """Total time of all operators of a type."""
     COLLECTIVE = 5
-    """How long a communication op took, or all of its name together."""
+    """Time of a communication op, or total time of all ops of a name."""
 
 
 class VendorFigures(ColumnTable):
-    """Numbers of the profiler: one row per measure, step and name."""
+    """Figures that the profiler reports: one row per measure, step and name."""
 
     measure: Int64 = column(np.int64)
     file: Codes = column(np.int32)
-    """The file that holds it, as it is named to people."""
-    step: Int64 = column(np.int64, _NO_STEP)
-    """NO_ID for one of the whole capture."""
+    """The file that holds the figure, as named in messages."""
+    step: Int64 = column(np.int64, NO_ID)
+    """NO_ID for figures of the whole capture."""
     name: Codes = column(np.int32, NO_NAME)
-    """The type of operator, or the op."""
+    """The type of operator, or the communication op."""
     value_ns: Int64 = column(np.int64)
     tolerance_ns: Int64 = column(np.int64)
-    """How far the file may be off by its own rounding."""
+    """Maximum rounding error of the figure in the file."""
 
 
 class VendorLinks(ColumnTable):
-    """The amount that each link moved, as the profiler sums it up.
+    """Bytes and time by link, as the profiler sums them up: one row per step, link and group.
 
-    Sources give ranks as numbers inside their group; they are global where its members are known.
+    Sources number ranks inside their group; they are global if the group's members are known.
     """
 
-    step: Int64 = column(np.int64, _NO_STEP)
+    step: Int64 = column(np.int64, NO_ID)
     source_rank: Int64 = column(np.int64)
     target_rank: Int64 = column(np.int64)
     link: Codes = column(np.int32)
     size_bytes: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
     group: Codes = column(np.int32, NO_NAME)
-    """The number that CANN makes of the group's name, or that name."""
+    """The name of the group, or the number that CANN derives from it."""
 
 
 @dataclass(frozen=True, order=True)
 class UnusedFile:
-    """A file, or a table of a database, that lies with a capture and is not used."""
+    """A file, or a table of a database, that belongs to a capture and is not used."""
 
     file: str
     what: str
-    """What it holds."""
+    """Description of its content."""
 
 
 # -- small tables ----------------------------------------------------------------------------------
@@ -77,47 +75,47 @@ _Table = TypeVar("_Table", bound=ColumnTable)
 
 @dataclass(frozen=True, slots=True)
 class ProfilerTables:
-    """The small tables of one rank; strings are codes of their own pool.
+    """The small tables of one rank; strings are codes of `strings`.
 
-    A table with a column `step` or `graph` holds NO_ID or NO_GRAPH there in rows that are of no
-    step or graph. One with a column `mean` marks rows in it that the file makes of several steps.
+    Columns `step` and `graph` hold NO_ID and NO_GRAPH in rows that belong to no step or graph. A
+    column `mean` marks rows that average several steps.
     """
 
     strings: StringPool = field(default_factory=StringPool)
     tables: Mapping[type[ColumnTable], ColumnTable] = field(default_factory=dict)
     step_numbers: tuple[int, ...] = ()
-    """Numbers of the steps in the step trace, in its order."""
+    """Step numbers in the order of the step trace."""
 
     def __len__(self) -> int:
         """Return the number of rows of all tables."""
         return sum(map(len, self.tables.values()))
 
     def of(self, kind: type[_Table]) -> _Table:
-        """Return the table of a class, without rows where no file fills it."""
-        found = self.tables.get(kind)
-        return found if isinstance(found, kind) else kind.empty()
+        """Return the table of a class, which is empty if no file fills it."""
+        table = self.tables.get(kind)
+        return table if isinstance(table, kind) else kind.empty()
 
     @property
     def steps(self) -> frozenset[int]:
-        """The steps that any row is of."""
+        """Return the steps that any row belongs to."""
         return self._distinct("step", NO_ID)
 
     @property
     def graphs(self) -> frozenset[int]:
-        """The graphs that any row is of."""
+        """Return the graphs that any row belongs to."""
         return self._distinct("graph", NO_GRAPH)
 
     def _distinct(self, name: str, absent: int) -> frozenset[int]:
         columns = [getattr(table, name) for table in self.tables.values() if hasattr(table, name)]
-        found = {number for column in columns for number in np.unique(column).tolist()}
-        return frozenset(found - {absent})
+        numbers = {number for column in columns for number in np.unique(column).tolist()}
+        return frozenset(numbers - {absent})
 
     def selected(
         self, steps: frozenset[int] | None, graphs: frozenset[int] | None
     ) -> ProfilerTables:
-        """Return the rows of some steps and graphs, and those of none; None selects all.
+        """Return the rows of some steps and graphs, and rows of no step or graph; None selects all.
 
-        The means that a file makes are of all steps, so they go where steps are selected.
+        Means that a file holds cover all steps, so they are dropped if steps are selected.
         """
         if steps is None and graphs is None:
             return self
@@ -131,21 +129,21 @@ class ProfilerTables:
 def _selected(
     table: ColumnTable, steps: frozenset[int] | None, graphs: frozenset[int] | None
 ) -> ColumnTable:
-    stays = np.ones(len(table), np.bool_)
+    is_selected = np.ones(len(table), np.bool_)
     names = {one.name for one in fields(table)}
     for name, chosen, absent in (("step", steps, NO_ID), ("graph", graphs, NO_GRAPH)):
         if chosen is not None and name in names:
             ids = getattr(table, name)
-            stays &= np.isin(ids, sorted(chosen)) | (ids == absent)
+            is_selected &= np.isin(ids, sorted(chosen)) | (ids == absent)
     if steps is not None and "mean" in names:
-        stays &= ~getattr(table, "mean")  # noqa: B009 - not every table has it
-    return table.take(stays)
+        is_selected &= ~getattr(table, "mean")  # noqa: B009 - not every table has it
+    return table.take(is_selected)
 
 
 class StepTraceMeans(ColumnTable):
-    """The mean row of a step trace, which MindSpore makes of all steps but the first.
+    """The mean row of a step trace: MindSpore's average of all steps but the first.
 
-    total_ns = interval_ns + fp_bp_ns + tail_ns. All of it is 0 where there was one step only.
+    total_ns = interval_ns + fp_bp_ns + tail_ns. All are 0 if there was only one step.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -159,7 +157,7 @@ class StepTraceMeans(ColumnTable):
 class StepPoints(ColumnTable):
     """A row per graph: the operators at which forward begins and backward ends.
 
-    graph: NO_GRAPH where the file tells it of all graphs together.
+    graph: NO_GRAPH if the file gives one row for all graphs together.
     """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
@@ -168,7 +166,7 @@ class StepPoints(ColumnTable):
 
 
 class FlopLevel(enum.IntEnum):
-    """The level that the operations of a row belong to."""
+    """The level at which a row counts floating-point operations."""
 
     RANK = 0
     STEP = 1
@@ -177,7 +175,7 @@ class FlopLevel(enum.IntEnum):
 
 
 class FlopUnit(enum.IntEnum):
-    """The units of the AI Core whose operations a row counts."""
+    """The unit of the AI Core whose operations a row counts."""
 
     ALL = 0
     CUBE = 1
@@ -185,16 +183,16 @@ class FlopUnit(enum.IntEnum):
 
 
 class FlopRows(ColumnTable):
-    """A row per rank, step, scope and operator, and unit: its operations, and how fast they were.
+    """Floating-point operations and their rate: a row per rank, step, scope or operator, and unit.
 
-    flop: of one step, or of one run of an operator. flop_per_s: as the profiler tells it.
-    utilization: that as a share of the peak, 0 to 1.
+    flop: operations of one step, or of one run of an operator. flop_per_s: rate as the profiler
+    gives it. utilization: the rate as a share of the peak, 0 to 1.
     """
 
     level: Int64 = column(np.int64)
     name: Codes = column(np.int32, NO_NAME)
     parent: Codes = column(np.int32, NO_NAME)
-    """The scope around a scope; its name and that together identify a scope."""
+    """The scope around a scope; `name` and `parent` together identify a scope."""
     step: Int64 = column(np.int64, NO_ID)
     unit: Int64 = column(np.int64, FlopUnit.ALL)
     flop: Int64 = column(np.int64, NO_ID)
@@ -206,36 +204,36 @@ class Queue(enum.IntEnum):
     """A queue of batches on the way to the device."""
 
     HOST = 0
-    """Between the pipeline and what sends to the device."""
+    """The queue between the pipeline and the sender to the device."""
     DEVICE = 1
-    """On the device, as the operator that fetches from it found it."""
+    """The queue on the device, sampled whenever the operator GetNext fetches a batch."""
     TO_DEVICE = 2
-    """To the device, as it was when a batch was put in."""
+    """The queue to the device, sampled whenever a batch is put in."""
 
 
 class QueueRecords(ColumnTable):
     """A row per queue and batch, in order of queues and batches.
 
-    size, capacity: in batches. There may be millions of rows; `QueueSums` and `QueueCurves` are
-    what is kept of them.
+    size, capacity: batches. There may be millions of rows, which are reduced to `QueueSums` and
+    `QueueCurves`.
     """
 
     queue: Int64 = column(np.int64)
     step: Int64 = column(np.int64, NO_ID)
-    """The number of the batch, from 1, which is that of the step that takes it."""
+    """The number of the batch, from 1, which equals that of the step that takes it."""
     size: Int64 = column(np.int64, NO_ID)
     capacity: Int64 = column(np.int64, NO_ID)
     get_ns: Int64 = column(np.int64, NO_TIME)
-    """How long the batch was waited for."""
+    """Time waited for the batch."""
     push_ns: Int64 = column(np.int64, NO_TIME)
-    """How long it took to put it into the queue behind."""
+    """Time to put the batch into the next queue."""
     total_ns: Int64 = column(np.int64, NO_TIME)
 
 
 class PipelineOperations(ColumnTable):
-    """A row per operation that has a queue behind it, and the root, which is the first row.
+    """A row per operation with an output queue, after a first row for the root.
 
-    Operations without a queue count as part of the one that takes from them. op: the id. kind: the
+    An operation without a queue counts as part of its consumer. op: id of the operation. kind:
     type. capacity: of the queue, in batches.
     """
 
@@ -243,18 +241,18 @@ class PipelineOperations(ColumnTable):
     kind: Codes = column(np.int32, NO_NAME)
     workers: Int64 = column(np.int64, NO_ID)
     parent: Int64 = column(np.int64, NO_ID)
-    """The operation that takes from its queue; NO_ID of the root."""
+    """The operation that takes from the queue; NO_ID for the root."""
     samples: Int64 = column(np.int64, NO_ID)
-    """How often its queue was looked at; NO_ID where it has none."""
+    """Number of samples of the queue; NO_ID without a queue."""
     capacity: Int64 = column(np.int64, NO_ID)
     total_size: Int64 = column(np.int64, 0)
-    """The sum of the sizes of its queue over all samples."""
+    """Sum of the queue's sizes over all samples."""
     empty_samples: Int64 = column(np.int64, 0)
-    """Samples at which its queue was empty."""
+    """Number of samples at which the queue was empty."""
 
 
 class ProcessorUser(enum.IntEnum):
-    """Who uses processors."""
+    """A kind of user of processor time."""
 
     HOST = 0
     PROCESS = 1
@@ -262,25 +260,25 @@ class ProcessorUser(enum.IntEnum):
 
 
 class ProcessorUse(ColumnTable):
-    """A row per user of processors: means over all samples, 0 to 100 percent of all processors."""
+    """A row per user of processor time: means over all samples, in percent of all processors."""
 
     user: Int64 = column(np.int64)
     op: Int64 = column(np.int64, NO_ID)
-    """The id of an operation of the pipeline, NO_ID of other users."""
+    """The id of an operation of the pipeline, NO_ID for other users."""
     in_user: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     in_system: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
     idle: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
 
 
 class OperatorSource(enum.IntEnum):
-    """The file that a sum of operators is from."""
+    """The file from which sums of operators come."""
 
     AICORE_INTERMEDIATE = 0
-    """AI Core, in a mean step."""
+    """Operators of the AI Core in a mean step."""
     AICPU_INTERMEDIATE = 1
-    """AI CPU, in all steps."""
+    """Operators of the AI CPU in all steps."""
     AICPU = 2
-    """The log of the AI CPUs, which has each run."""
+    """The log of the AI CPUs, with each run."""
 
 
 class RunLevel(enum.IntEnum):
@@ -288,23 +286,23 @@ class RunLevel(enum.IntEnum):
 
     TYPE = 0
     NAME = 1
-    """An operator, with its shapes where these are known."""
+    """An operator, with its shapes if they are known."""
     KERNEL = 2
     """A kernel of a GPU."""
 
 
 class OperatorSums(ColumnTable):
-    """A row per source and type of operator, and one per operator where the file tells them apart.
+    """A row per source and type of operator, and one per operator if the file lists them.
 
-    kind: the type. count, total_ns, mean_ns: of runs, as far as the file tells them; dispatch_ns
-    and run_ns: of AI CPUs, sums of the time until the task began and of its own.
+    kind: type. count, total_ns, mean_ns: number and time of runs, if the file has them.
+    dispatch_ns, run_ns: for AI CPUs, total time until tasks began, and of the tasks themselves.
     """
 
     source: Int64 = column(np.int64)
     level: Int64 = column(np.int64)
     kind: Codes = column(np.int32, NO_NAME)
     name: Codes = column(np.int32, NO_NAME)
-    """NO_NAME in the row of a type."""
+    """NO_NAME in rows of types."""
     core: Codes = column(np.int32, NO_NAME)
     count: Int64 = column(np.int64, NO_ID)
     total_ns: Int64 = column(np.int64, NO_TIME)
@@ -314,10 +312,10 @@ class OperatorSums(ColumnTable):
 
 
 class OperatorRuns(ColumnTable):
-    """A row per step and type, operator or kernel: how often it ran, and how long in all.
+    """Runs of a type, operator or kernel by step: their number and total time.
 
-    level: a RunLevel. side: cpu or gpu. kind: the type. shapes: of inputs. rest: whether the row
-    sums up the types that have no row of their own; one without a step is of several steps.
+    level: a RunLevel. side: cpu or gpu. kind: type. shapes: of inputs. rest: whether the row sums
+    up the types without rows of their own; such a row without a step covers several steps.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -334,8 +332,8 @@ class OperatorRuns(ColumnTable):
 class FrameworkOperators(ColumnTable):
     """A row per operator that the host described to the device.
 
-    task: its id there. kind: the type. blocks: how many it is split into. inputs, outputs: JSON
-    lists of objects with format, type and shape.
+    task: id of its task on the device. kind: type. blocks: number of blocks that it is split into.
+    inputs, outputs: JSON lists of objects with format, type and shape.
     """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
@@ -349,21 +347,21 @@ class FrameworkOperators(ColumnTable):
 
 
 class Life(enum.IntEnum):
-    """From which node of its graph to which a tensor lives, both included."""
+    """The range of nodes, both ends included, during which a tensor is allocated."""
 
     NODES = 0
-    """From its first node to its last."""
+    """From the tensor's first node to its last."""
     GRAPH = 1
     """From the graph's first node to its last."""
     GRAPH_START = 2
-    """From the graph's first node to its own last."""
+    """From the graph's first node to the tensor's last."""
     GRAPH_END = 3
-    """From its own first node to the graph's last."""
+    """From the tensor's first node to the graph's last."""
     NOT_KNOWN = 4
 
 
 class MemoryGraphs(ColumnTable):
-    """A row per graph: what it holds throughout, and how much memory the device has."""
+    """A row per graph: its static memory, and the capacity of the device."""
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     static_bytes: Int64 = column(np.int64, NO_ID)
@@ -371,20 +369,20 @@ class MemoryGraphs(ColumnTable):
 
 
 class MemoryNodes(ColumnTable):
-    """A row per node; those of a graph follow each other in the order in which it runs them."""
+    """A row per node of a graph, in the order of execution."""
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     node: Int64 = column(np.int64)
-    """Its place in that order, from 0."""
+    """The position of the node in its graph, from 0."""
     name: Codes = column(np.int32)
 
 
 class MemoryTensors(ColumnTable):
-    """A row per tensor: its size, and from which node of its graph to which it lives.
+    """A row per tensor: its size, and the nodes during which it is allocated.
 
-    kind: the type, such as Workspace. first, last: places of nodes in the execution order. Where
-    `life` says so, it lives from the graph's first or to its last node instead; one that ends
-    before it begins never lives. No two of a graph have the same number.
+    tensor: number, unique in the graph. kind: type, such as Workspace. first, last: positions of
+    its first and last node, which `life` may extend to the whole graph. A tensor whose last node
+    precedes its first is never allocated.
     """
 
     graph: Int64 = column(np.int64, NO_GRAPH)
@@ -398,7 +396,7 @@ class MemoryTensors(ColumnTable):
 
 
 class NodeTensors(ColumnTable):
-    """A row per node and tensor that it puts out, or uses as a workspace."""
+    """A row per node and tensor that is an output or a workspace of the node."""
 
     graph: Int64 = column(np.int64, NO_GRAPH)
     node: Int64 = column(np.int64)
@@ -406,20 +404,20 @@ class NodeTensors(ColumnTable):
 
 
 class ParallelSource(enum.IntEnum):
-    """A file that tells how the run is split; where several do, the first of these is believed."""
+    """A file that states how the run is parallelised, in descending order of trust."""
 
     TIMES = 0
-    """The name of the file of parallel times."""
+    """The file of parallel times, whose name states it."""
     STRATEGY = 1
     PROFILER_INFO = 2
     METADATA = 3
 
 
 class ParallelStrategies(ColumnTable):
-    """A row per file that tells how the run is split.
+    """A row per file that states how the run is parallelised.
 
-    source: a ParallelSource. file: its name. mode: in the file's words. stages, ranks: how many.
-    tensors, contexts: over how many ranks a tensor and a sequence are split.
+    source: a ParallelSource. file: name. mode: as worded in the file. stages, ranks: numbers of
+    them. tensors, contexts: numbers of ranks over which a tensor and a sequence are split.
     """
 
     source: Int64 = column(np.int64)
@@ -430,11 +428,11 @@ class ParallelStrategies(ColumnTable):
     tensors: Int64 = column(np.int64, NO_ID)
     contexts: Int64 = column(np.int64, NO_ID)
     stage: Int64 = column(np.int64, NO_ID)
-    """Of the rank itself, from 0."""
+    """The pipeline stage of the rank itself, from 0."""
 
 
 class ParallelTimes(ColumnTable):
-    """A row per step: how long a rank computes, and communicates while it does not compute.
+    """A row per step: the time that a rank computes, and communicates without computing.
 
     communication_alone_ns = receive_alone_ns + collective_alone_ns. In MindSpore's cluster tables
     stage_ns = computing_ns + collective_alone_ns; in step_trace_time.csv it is the span of the
@@ -443,9 +441,9 @@ class ParallelTimes(ColumnTable):
 
     step: Int64 = column(np.int64, NO_ID)
     first: Bool = column(np.bool_, 0)
-    """Whether it is the first step of the file, which means leave out."""
+    """Whether it is the first step of the file, which its means exclude."""
     mean: Bool = column(np.bool_, 0)
-    """Whether it is the mean that the file holds."""
+    """Whether the row is a mean over steps that the file holds."""
     computing_ns: Int64 = column(np.int64, NO_TIME)
     communication_alone_ns: Int64 = column(np.int64, NO_TIME)
     stage_ns: Int64 = column(np.int64, NO_TIME)
@@ -454,14 +452,14 @@ class ParallelTimes(ColumnTable):
     communication_ns: Int64 = column(np.int64, NO_TIME)
     free_ns: Int64 = column(np.int64, NO_TIME)
     preparing_ns: Int64 = column(np.int64, NO_TIME)
-    """From the start of the step on the host to its first device work."""
+    """Time from the start of the step on the host to its first device work."""
 
 
 class LinkSums(ColumnTable):
-    """A row per step and link: what moved over it, and how long that took.
+    """A row per step and link: the bytes that moved over it, and the time that took.
 
-    source_rank, target_rank: as the file writes them, which is numbers inside a group that it does
-    not name. link: the kind, such as SDMA.
+    source_rank, target_rank: as in the file, numbers inside a group that it does not name. link:
+    kind of link, such as SDMA.
     """
 
     step: Int64 = column(np.int64, NO_ID)
@@ -473,14 +471,14 @@ class LinkSums(ColumnTable):
 
 
 class CollectiveSums(ColumnTable):
-    """A row per step and kind of communication op, and per group where the file names groups."""
+    """A row per step and kind of communication op, and per group if the file names groups."""
 
     step: Int64 = column(np.int64, NO_ID)
     kind: Codes = column(np.int32)
     count: Int64 = column(np.int64)
     waited_ns: Int64 = column(np.int64)
-    """While its tasks waited for a signal of another rank."""
+    """Time in which its tasks waited for a signal of another rank."""
     transfer_ns: Int64 = column(np.int64)
-    """While its tasks moved data."""
+    """Time in which its tasks moved data."""
     group: Codes = column(np.int32, NO_NAME)
-    """Its label."""
+    """The label of the group."""

@@ -1,8 +1,8 @@
 """The tables of one rank: device tasks, communication, steps, host events, counters and flows.
 
 All times are int64 nanoseconds on the clock of the source. Intervals are half-open
-[start_ns, end_ns); a record whose start equals its end has no length and is kept. Strings are
-codes of the rank's StringPool. What a source does not give holds a sentinel of `not_given.py`.
+[start_ns, end_ns); records of length 0 are kept. Strings are codes of the rank's StringPool.
+Missing values are sentinels of `not_given.py`.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO
 from timeline.records.profiler_tables import ProfilerTables, UnusedFile, VendorFigures, VendorLinks
 
 GPU = "GPU"
-"""What the devices of PyTorch's own profiles are called."""
+"""Name of the devices in PyTorch's own profiles."""
 AI_CORE_FREQUENCY = "AI Core Freq"
-"""The group of counters that holds the frequency of the AI Core, in MHz."""
+"""The group of counters with the frequency of the AI Core, in MHz."""
 AI_CPU = "AI CPU"
-"""The layer of events of what AI CPUs ran, where that is not among the device tasks."""
+"""The layer of operators run by AI CPUs, if these are not among the device tasks."""
 FORWARD_BACKWARD = "fwdbwd"
-"""Category of the arrows from a forward call to the one that works out its gradient."""
+"""Category of arrows from a forward call to the call that computes its gradient."""
 FRAMEWORK_LAUNCH = "async_npu"
-"""Category of the arrows from the operator of torch_npu that asked for a task to the task."""
+"""Category of arrows from an operator of torch_npu to a device task that it launched."""
 RUNTIME = "Runtime"
-"""Host layer of the calls of a GPU's runtime and driver."""
+"""Host layer of calls of a GPU's runtime and driver."""
 RUNTIME_LAYERS = frozenset({"CANN", RUNTIME})
-"""Host layers below the framework, which launch what runs on the device."""
+"""Host layers below the framework, whose calls launch device tasks."""
 
 
 _Table = TypeVar("_Table", bound="Spans")
 
 
 class Spans(ColumnTable):
-    """The columns of every table of intervals."""
+    """Base of all tables of intervals."""
 
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
 
     def shifted(self: _Table, offset_ns: int) -> _Table:
-        """Return all times as recorded moved by the same constant; absent times stay absent."""
+        """Move all times by a constant, before damaged ones are dropped; missing times stay so."""
         return self._with_times(ClockMove(offset_ns).of_recorded)
 
     def moved(self: _Table, move: ClockMove) -> _Table:
-        """Return all times on another clock; absent times stay absent."""
+        """Convert all times to another clock; missing times stay so."""
         return self._with_times(move.of)
 
     def _with_times(self: _Table, moved: Callable[[Int64], Int64]) -> _Table:
-        """Move the columns of times, which are those whose names end in _ns."""
+        """Apply a function to all columns of times, whose names end in _ns."""
         times = [field.name for field in fields(self) if field.name.endswith("_ns")]
         return replace(self, **{name: moved(getattr(self, name)) for name in times})
 
@@ -83,37 +83,37 @@ class Tasks(Spans):
     blocks: Int64 = column(np.int64, NO_ID)
     compute: Bool = column(np.bool_, 0)
     copy: Bool = column(np.bool_, 0)
-    """Whether it moves or fills memory; those of a communication op lie inside that, and count as
+    """Whether the task copies or fills memory; copies inside a communication op count as
     communication."""
     size_bytes: Int64 = column(np.int64, NO_ID)
-    """What a copy or fill moves, where the source tells it of the task itself."""
+    """Bytes moved by a copy or fill, if the source states them for the task itself."""
     listed_length: Int64 = column(np.int64, NO_ID)
-    """How many ns it ran as a table of kernels lists it, which is not the source of its times: 1
-    ns more or less than those tell, because both were rounded."""
+    """Length in ns from a table of kernels; both that and the times are rounded, so it may differ
+    by 1 ns from end_ns - start_ns."""
     metrics: Int64 = column(np.int64, NO_ID)
     """Row in `Records.metrics`."""
     occupancy: Int64 = column(np.int64, NO_ID)
     """Estimated share of the device's threads that a kernel could use, in percent."""
     launched_by: Codes = column(np.int32, NO_NAME)
-    """The outermost operator of the framework that launched it; this and the next three are found
-    by `analysis/launching_operators.py`, not read."""
+    """The outermost framework operator that launched the task. This and the next three columns are
+    computed by `analysis/work/launching_operators.py`, not read."""
     operator: Codes = column(np.int32, NO_NAME)
-    """The innermost."""
+    """The innermost framework operator that launched the task."""
     module: Codes = column(np.int32, NO_NAME)
-    """The modules and annotations around that, outermost first, joined by slashes."""
+    """The modules and annotations around the operator, outermost first, joined by slashes."""
     phase: Int64 = column(np.int64, 0)
-    """Part of a training step, a Phase."""
+    """A Phase of a training step."""
     kernel_class: npt.NDArray[np.int8] = column(np.int8, 0)
-    """What it is for a comparison, a WorkClass, by its kernel; this and the next are found by
-    `analysis/work/launch_classes.py`."""
+    """WorkClass in comparisons, by the kernel's name. This and the next column are computed by
+    `analysis/work/work_classes.py`."""
     launch_class: npt.NDArray[np.int8] = column(np.int8, 0)
-    """The same by what launched it."""
+    """WorkClass in comparisons, by the operator that launched the task."""
 
 
 class PlaneTasks(Spans):
     """HCCL tasks: one row per transfer, reduction or notification on a plane of a group.
 
-    Each has a twin in Tasks with the same stream, task and interval.
+    Each is also a row of Tasks with the same stream, task and interval.
     """
 
     group: Codes = column(np.int32)
@@ -127,16 +127,16 @@ class PlaneTasks(Spans):
     iteration: Int64 = column(np.int64, NO_ID)
     launch_ns: Int64 = column(np.int64, NO_TIME)
     source_rank: Int64 = column(np.int64, NO_ID)
-    """Sources give numbers inside the group; they are global where its members are known."""
+    """Number inside the group as in the source; global if the group's members are known."""
     target_rank: Int64 = column(np.int64, NO_ID)
     size_bytes: Int64 = column(np.int64, NO_ID)
     notify: Codes = column(np.int32, NO_NAME)
-    """Opaque: ids exceed 64 bits."""
+    """A string, since ids of notifications exceed 64 bits."""
     transport: Codes = column(np.int32, NO_NAME)
     link: Codes = column(np.int32, NO_NAME)
     data_type: Codes = column(np.int32, NO_NAME)
     bandwidth: Float64 = column(np.float64, FLOAT_NOT_GIVEN)
-    """GB/s as the source gives it."""
+    """GB/s as in the source."""
 
 
 class CommunicationOps(Spans):
@@ -144,7 +144,7 @@ class CommunicationOps(Spans):
 
     group: Codes = column(np.int32)
     group_name: Codes = column(np.int32, NO_NAME)
-    """What all ranks of the group call it, where that is not its label."""
+    """The name that all ranks of the group use for it, if it differs from the label."""
     name: Codes = column(np.int32)
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
@@ -154,37 +154,37 @@ class CommunicationOps(Spans):
     data_type: Codes = column(np.int32, NO_NAME)
     algorithm: Codes = column(np.int32, NO_NAME)
     moved_bytes: Int64 = column(np.int64, NO_ID)
-    """What its rank sent over links, as the profiler sums it up."""
+    """Bytes that the rank sent over links, as the profiler sums them up."""
     sequence: Int64 = column(np.int64, NO_ID)
-    """Its number among all ops of its group, as every rank of the group counts them."""
+    """Number of the op in its group, the same on every rank of the group."""
     launched_by: Codes = column(np.int32, NO_NAME)
-    """This and the next three are as in Tasks."""
+    """This and the next three columns are as in Tasks."""
     operator: Codes = column(np.int32, NO_NAME)
     module: Codes = column(np.int32, NO_NAME)
     phase: Int64 = column(np.int64, 0)
 
 
 class GroupMembers(ColumnTable):
-    """Who is in a group of ranks: a row per group and member.
+    """Members of groups of ranks: a row per group and member.
 
-    group: what the source calls it, as ops and HCCL tasks do (`group_name`, or their label), or
-    the number that CANN makes of that; NO_NAME for all ranks of the run together. name: what the
-    program calls it: dp, tp, default_group.
+    group: the group's name or label as in ops and HCCL tasks (`group_name`, or `group`), or the
+    number that CANN derives from it; NO_NAME for all ranks of the run together. name: the name in
+    the program, such as dp, tp, default_group.
     """
 
     group: Codes = column(np.int32)
     name: Codes = column(np.int32, NO_NAME)
     rank: Int64 = column(np.int64, NO_ID)
-    """A member, by its number among all ranks; NO_ID in a row that tells the size alone."""
+    """Global rank of a member; NO_ID in a row that gives only the size."""
     size: Int64 = column(np.int64)
-    """How many members there are."""
+    """Number of members of the group."""
 
 
 class Steps(Spans):
     """Steps: one row per graph and iteration.
 
-    `host` marks steps whose interval is the window on the host (ProfilerStep#N of torch_npu and
-    MindSpore); their device work starts later and may end later.
+    host: whether the interval is that of the step on the host (ProfilerStep#N of torch_npu and
+    MindSpore); its device work starts later and may end later.
     """
 
     graph: Int64 = column(np.int64)
@@ -202,7 +202,7 @@ class StepPart(enum.IntEnum):
 
 
 class StepParts(Spans):
-    """Reduces and data fetches inside steps, distinguished by `kind` (StepPart)."""
+    """Reduces and data fetches inside steps; kind: a StepPart."""
 
     graph: Int64 = column(np.int64)
     iteration: Int64 = column(np.int64)
@@ -222,22 +222,22 @@ class HostEvents(Spans):
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
     shapes: Codes = column(np.int32, NO_NAME)
-    """Of the inputs of an operator, where that is asked for."""
+    """Shapes of an operator's inputs, if requested."""
 
 
 class Allocations(Spans):
-    """Device memory that operators of the framework allocated: one row each, on the host's clock.
+    """Allocations of device memory by operators of the framework, on the host's clock.
 
-    end_ns is when it was released, NO_TIME where that is not recorded.
+    end_ns: time of release, NO_TIME if it was not recorded.
     """
 
     name: Codes = column(np.int32, NO_NAME)
-    """What the profiler says allocated it."""
+    """The operator that allocated the memory, according to the profiler."""
     size_bytes: Int64 = column(np.int64)
 
 
 class CounterSeries(ColumnTable):
-    """Names of counters: one row per series."""
+    """Groups, names and units of counters: one row per series."""
 
     group: Codes = column(np.int32)
     name: Codes = column(np.int32)
@@ -253,7 +253,7 @@ class CounterSamples(ColumnTable):
 
 
 class FlowEnd(enum.IntEnum):
-    """The table in which an end of a flow lies."""
+    """The table that holds one end of a flow."""
 
     HOST = 0
     TASK = 1
@@ -262,7 +262,10 @@ class FlowEnd(enum.IntEnum):
 
 
 class Flows(ColumnTable):
-    """Arrows that a source gives explicitly: from a row of one table to a row of another."""
+    """Arrows recorded by the source, from a row of one table to a row of another.
+
+    source_kind, target_kind: a FlowEnd.
+    """
 
     category: Codes = column(np.int32)
     source_kind: Int64 = column(np.int64)
@@ -272,49 +275,49 @@ class Flows(ColumnTable):
 
 
 class OmissionCode(str, enum.Enum):
-    """Kinds of reasons for which records are not in the output; programs may rely on them."""
+    """Reason codes of records that are not in the output; part of the JSON interface."""
 
     DAMAGED = "damaged"
-    """A file or a part of one cannot be read."""
+    """A file, or a part of one, that cannot be read."""
     NOT_READ = "not_read"
-    """Files that are known and not read."""
+    """Files of known kinds that are not read."""
     NOT_DRAWN = "not_drawn"
     """Records of a kind that is not drawn."""
     NO_TIME = "no_time"
-    """Without a valid time, or a value."""
+    """Records without a valid time or value."""
     FAR_TIME = "far_time"
-    """At a time that cannot be of this run."""
+    """Records at a time that cannot be part of this run."""
     NO_CLOCK = "no_clock"
-    """On a clock that nothing relates to the rest."""
+    """Records on a clock that cannot be related to the others."""
     UNPAIRED = "unpaired"
     """A start without an end, or an end without a start."""
     NO_TASK = "no_task"
-    """Of the host or of HCCL, of which the device recorded nothing."""
+    """Records of the host or of HCCL without the device task that they describe."""
     REPEATED = "repeated"
-    """There twice, or better known from other records."""
+    """Duplicate records, or ones that other records describe better."""
     FFTS_WHOLE = "ffts_whole"
-    """FFTS+ tasks as a whole, beside their sub-tasks."""
+    """FFTS+ tasks whose sub-tasks are drawn."""
     IDLE_COUNTER = "idle_counter"
     """Samples of counters that stay zero."""
     ARROW_HALF = "arrow_half"
-    """Arrows of which the profile has one end only."""
+    """Arrows of which the profile has only one end."""
     ARROW_CUT = "arrow_cut"
-    """Arrows with an end that is not selected, not drawn or merged with others; or no room left."""
+    """Arrows with an end that is not selected, not drawn or merged, or that do not fit the file."""
     ARROW_BACKWARDS = "arrow_backwards"
-    """Arrows to what began before the call: too long before it, or unlike nearly all launches."""
+    """Arrows to a task that began too long before the call, or when nearly no launch does so."""
     WRITER_LIMIT = "writer_limit"
-    """What the profiler itself cut off."""
+    """Records that the profiler itself cut off."""
     SIZE_LIMIT = "size_limit"
-    """What the limit of the file left no room for."""
+    """Records for which the size limit of the file left no room."""
 
 
 @dataclass(frozen=True, slots=True)
 class Omission:
     """Records that are not in the output, with the reason and their number.
 
-    loss: whether something the user asked for is missing; otherwise the rows only repeat others,
-    or one of their ends was not asked for. code: the kind of the reason. layers: those that would
-    draw the records, where they matter to nothing else; none where they matter to all.
+    loss: whether something that the user requested is missing; otherwise the rows only repeat
+    others, or one of their ends was not requested. layers: the layers that would draw the records,
+    if they matter to nothing else; empty if they matter to all.
     """
 
     reason: str
@@ -327,7 +330,7 @@ class Omission:
 
 
 def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
-    """Return how many rows are left out for each reason, over all ranks, in order of reasons."""
+    """Return the number of omitted rows by reason, over all ranks, in order of first appearance."""
     rows: dict[str, int] = {}
     for omission in omissions:
         rows[omission.reason] = rows.get(omission.reason, 0) + omission.rows
@@ -338,8 +341,8 @@ def rows_by_reason(omissions: Iterable[Omission]) -> dict[str, int]:
 class Records:
     """All tables of one rank.
 
-    warnings: what is wrong or missing in them. notes: what their reader assumed or left out that
-    changes what the figures are about; both begin with "rank N: ".
+    warnings: problems and gaps in the data. notes: assumptions and omissions of the reader that
+    change the meaning of figures. Both begin with "rank N: ".
     """
 
     rank: int
@@ -360,51 +363,50 @@ class Records:
     vendor_links: VendorLinks = field(default_factory=VendorLinks.empty)
     unused: tuple[UnusedFile, ...] = ()
     hardware: str = "Ascend Hardware"
-    """What the devices are, as the layer of their tasks is called."""
-    tells_copies: bool = True
-    """Whether tasks that copy or fill memory are among the tasks, if there were any."""
-    tells_free: bool = True
-    """Whether what neither computes nor communicates is free: not where MindSpore left a step trace
-    and its reduces and no task of the device, so that nothing tells what ran between them."""
+    """The kind of devices, which names the layer of their tasks."""
+    records_copies: bool = True
+    """Whether the source records tasks that copy or fill memory."""
+    free_is_known: bool = True
+    """Whether time without computing or communication is free. False if MindSpore recorded only a
+    step trace with reduces and no device tasks: what ran between these is unknown."""
     free_rule: FreeRule = FreeRule()
     communication_rule: CommunicationRule = CommunicationRule()
     numbered_ops: bool = True
-    """Whether names tell the communication ops of a step apart, as HCCL's numbers do; otherwise
-    they say what ops do, and ops are distinguished by the order in which they were launched."""
+    """Whether communication ops have unique names within a step, as HCCL numbers them; otherwise
+    names give only the kind, and ops are distinguished by launch order."""
     host_offset_ns: int = 0
-    """What host times were moved by, so that nothing starts before the call that launched it."""
+    """Offset that was added to host times, so that no task starts before the call launching it."""
     members: GroupMembers = field(default_factory=GroupMembers.empty)
     metrics: KernelMetrics = KernelMetrics()
     cores: CoreCounts = CoreCounts()
     profiler_tables: ProfilerTables = field(default_factory=ProfilerTables)
-    """The small tables beside the capture."""
+    """The small tables stored with the capture."""
     allocations: Allocations = field(default_factory=Allocations.empty)
-    """Read where a comparison asks for them."""
+    """Read only if requested, as by comparisons."""
 
     unrecorded: Spans = field(default_factory=Spans.empty)
-    """When kernels may have run that were launched and not recorded; this is found by
+    """Intervals in which kernels may have run that were launched but not recorded; computed by
     `analysis/idle/launches.py`, not read."""
     reserved_bytes: int = NO_ID
-    """The most memory that was reserved, of the framework or in all, as far as that is recorded and
-    asked for."""
+    """Peak of reserved memory, of the framework or in all, if recorded and requested."""
     tables_only: bool = False
-    """Whether the capture is nothing but such tables; a step trace may tell when its steps ran."""
+    """Whether the capture consists of small tables only; a step trace may still time its steps."""
     untimed_steps: bool = False
-    """Whether nothing tells when any of it ran, so that its steps follow each other from 0 on."""
+    """Whether no start times are recorded, so that steps are laid end to end from 0 on."""
 
     @property
     def timed(self) -> bool:
-        """Return whether anything has a time, or may have in a layer that was not read."""
+        """Return whether any record has a time, or records in layers not read may have one."""
         tables = (self.tasks, self.planes, self.ops, self.steps, self.host, self.samples)
         return not self.tables_only or any(map(len, tables))
 
     def holds_layer(self, name: str) -> bool:
-        """Return whether there are host events of a layer of this name."""
+        """Return whether the layer of this name has host events."""
         code = self.strings.find(name)
         return code is not None and bool((self.host.layer == code).any())
 
     def arrows(self, category: str, target: FlowEnd) -> tuple[Int64, Int64]:
-        """Return the ends of arrows of a category: rows of host events, and rows of target."""
+        """Return the ends of a category of arrows from host events: rows of host and of target."""
         flows = self.flows
         rows = np.flatnonzero(
             (flows.category == (NO_ID if (code := self.strings.find(category)) is None else code))
@@ -424,13 +426,13 @@ class Records:
         host: Bool | None = None,
         samples: Bool | None = None,
     ) -> Records:
-        """Keep the rows whose mask is true in each table; flows follow the rows they join.
+        """Keep the rows of each table whose mask is true; renumber the ends of flows.
 
-        A flow that loses an end is dropped and counted.
+        A flow that loses an end is dropped and counted as an omission.
         """
         ends = {FlowEnd.HOST: host, FlowEnd.TASK: tasks, FlowEnd.OP: ops, FlowEnd.PLANE: planes}
         some = {kind: mask for kind, mask in ends.items() if mask is not None and not mask.all()}
-        flows, cut = _follow(self.flows, some) if some else (self.flows, 0)
+        flows, cut = _renumber(self.flows, some) if some else (self.flows, 0)
         omissions = self.omissions
         if cut:
             omissions += (
@@ -450,8 +452,8 @@ class Records:
         return replace(self, **kept, flows=flows, omissions=omissions)
 
 
-def _follow(flows: Flows, masks: dict[FlowEnd, Bool]) -> tuple[Flows, int]:
-    """Renumber the ends of flows after rows were dropped; also the number of flows cut."""
+def _renumber(flows: Flows, masks: dict[FlowEnd, Bool]) -> tuple[Flows, int]:
+    """Renumber the ends of flows after rows are dropped; return also the number of flows cut."""
     whole = np.ones(len(flows), np.bool_)
     ends: list[Int64] = []
     for kinds, old_rows in (
@@ -465,5 +467,5 @@ def _follow(flows: Flows, masks: dict[FlowEnd, Bool]) -> tuple[Flows, int]:
             whole[here] &= mask[old_rows[here]]
             rows[here] = position[old_rows[here]]
         ends.append(rows)
-    followed = replace(flows, source_row=ends[0], target_row=ends[1]).take(whole)
-    return followed, int(len(flows) - len(followed))
+    renumbered = replace(flows, source_row=ends[0], target_row=ends[1]).take(whole)
+    return renumbered, int(len(flows) - len(renumbered))

@@ -1,4 +1,4 @@
-"""The types of tasks, communication ops, data and GPU kernels, by their names."""
+"""Types of tasks, communication ops, data and GPU kernels, recognised by their names."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from timeline.columns.strings import NO_NAME, StringPool
 
 
 class Unit(enum.Enum):
-    """A unit that runs the tasks of a type."""
+    """A hardware unit that runs tasks."""
 
     CUBE = enum.auto()
     VECTOR = enum.auto()
     MIXED_VECTOR = enum.auto()
-    """A vector core that a cube core may help: it tells nothing of which cores a run names."""
+    """A vector core that a cube core may help, so the type does not determine the core."""
     OTHER_CORE = enum.auto()
-    """Another unit that only ever runs operators."""
+    """Another unit that runs only operators."""
     AI_CPU = enum.auto()
-    """It runs operators, but also tasks of the runtime such as setting a timeout."""
+    """A CPU that runs operators, and also tasks of the runtime such as setting a timeout."""
 
 
 _UNITS = {
@@ -49,23 +49,23 @@ _UNITS = {
     "AICPU_H": Unit.AI_CPU,
     "KERNEL_AICPU": Unit.AI_CPU,
 }
-"""Types of what runs operators, as the scheduler, the runtime and the exporters call them."""
+"""Units by task type, as the scheduler, the runtime and the exporters name types."""
 
 KERNEL = "KERNEL_"
-"""What the runtime puts before the unit that a kernel runs on; it may name units of tomorrow."""
+"""Prefix of the runtime's task types of kernels, also of units that are not listed here."""
 
-UNTOLD_TYPES = frozenset({"", "Other"})
-"""What writers call types that they do not know."""
+_UNKNOWN_TYPES = frozenset({"", "Other"})
+"""Task types that writers use for types that they do not know."""
 
 _COMMUNICATION_KERNELS = ("AivKernel", "AicpuKernel")
-"""How the names of kernels end that run communication, whatever core they run on.
+"""Endings of the names of kernels that run communication, on any core.
 
-Each is a task, and its op is another record. msprof counts none as computing (SepOneTask of
-overlap_analysis_processor.cpp, filter_aiv_communication of its Python).
+Each is a task besides the record of its communication op. msprof counts none as computing
+(SepOneTask of overlap_analysis_processor.cpp, filter_aiv_communication in its Python).
 """
 
 GPU_KERNEL_TYPES = frozenset({"kernel", "mtia_ccp_events"})
-"""Types of kernels in PyTorch's traces of GPUs, in small letters."""
+"""Types of kernels in PyTorch's GPU traces, in lower case."""
 
 COPY_TYPES = frozenset(
     {
@@ -84,7 +84,7 @@ COPY_TYPES = frozenset(
         "Memset",
     }
 )
-"""Types that move or fill memory: of the runtime, of the device, and of PyTorch's GPU traces."""
+"""Types of tasks that copy or fill memory, in CANN's runtime, device and PyTorch's GPU traces."""
 
 UNCOUNTED_TYPES = frozenset(
     {
@@ -97,56 +97,56 @@ UNCOUNTED_TYPES = frozenset(
         "PROFILING_DISABLE",
     }
 )
-"""Types that do not widen the time in which msprof counts what is free, by its outer rule."""
+"""Types of tasks that do not extend the span in which msprof's outer rule counts free time."""
 
 
 def unit_of(kind: str) -> Unit | None:
-    """Return the unit of a type, None if the type runs no operators or is unknown."""
+    """Return the unit that runs a task type, None if it runs no operators or is unknown."""
     return _UNITS.get(kind)
 
 
 def have_type(kinds: frozenset[str], codes: Codes, strings: StringPool) -> Bool:
-    """Return which rows of a column of task types hold one of some types."""
+    """Return a mask of the rows of a column of task types that hold one of `kinds`."""
     return _are_types(codes, strings, kinds.__contains__)
 
 
 def compute_by_type(types: Codes, strings: StringPool, names: Codes | None = None) -> Bool:
-    """Return which tasks compute, where no table tells which of them ran an operator.
+    """Return a mask of the tasks that compute, by type and name, for files that do not state it.
 
-    A kernel that is called by its type ran none, nor does one of communication, and of AI CPU
-    tasks only the name tells.
+    A kernel named like its type ran no operator, and communication kernels do not compute. AI CPU
+    tasks compute only if they have a name of their own.
 
     Args:
-        types: (n,) the types of the tasks.
-        names: (n,) what the tasks are called, None if no name was recorded.
+        types: (n,) task types.
+        names: (n,) task names, None if none were recorded.
     """
     on_core = _are_types(types, strings, _is_core)
     if names is None:
         return on_core
     named = (names != types) & (names != NO_NAME)
     kernels = _are_types(types, strings, lambda kind: kind.startswith(KERNEL))
-    found: Bool = (on_core & (named | ~kernels)) | (run_on_ai_cpu(types, strings) & named)
-    return found & ~drive_communication(names, strings)
+    computes: Bool = (on_core & (named | ~kernels)) | (run_on_ai_cpu(types, strings) & named)
+    return computes & ~drive_communication(names, strings)
 
 
 def ends_as_communication(name: str) -> bool:
-    """Return whether a kernel has a name of those that run communication."""
+    """Return whether the name is that of a kernel that runs communication."""
     return name.endswith(_COMMUNICATION_KERNELS)
 
 
 def drive_communication(names: Codes, strings: StringPool) -> Bool:
-    """Return which tasks have names of kernels for communication: they do not compute."""
+    """Return a mask of the tasks named like communication kernels, which do not compute."""
     return _are_types(names, strings, ends_as_communication)
 
 
 def run_on_ai_cpu(types: Codes, strings: StringPool) -> Bool:
-    """Return which tasks an AI CPU ran: operators, and tasks of the runtime."""
+    """Return a mask of the tasks that an AI CPU ran: operators, and tasks of the runtime."""
     return _are_types(types, strings, _is_ai_cpu)
 
 
 def may_compute(types: Codes, strings: StringPool) -> Bool:
-    """Return which tasks have a type that leaves open if they ran an operator."""
-    return _are_types(types, strings, lambda kind: kind in UNTOLD_TYPES or _is_ai_cpu(kind))
+    """Return a mask of the tasks whose type does not determine if they ran an operator."""
+    return _are_types(types, strings, lambda kind: kind in _UNKNOWN_TYPES or _is_ai_cpu(kind))
 
 
 def _is_ai_cpu(kind: str) -> bool:
@@ -158,8 +158,8 @@ def _is_core(kind: str) -> bool:
 
 
 def _are_types(codes: Codes, strings: StringPool, holds: Callable[[str], bool]) -> Bool:
-    found = [code for code in distinct(codes).tolist() if holds(strings[code])]
-    return np.isin(codes, np.array(found, np.int32))
+    matching = [code for code in distinct(codes).tolist() if holds(strings[code])]
+    return np.isin(codes, np.array(matching, np.int32))
 
 
 # -- communication ops -----------------------------------------------------------------------------
@@ -167,9 +167,9 @@ def _are_types(codes: Codes, strings: StringPool, holds: Callable[[str], bool]) 
 
 _NUMBERS = "0123456789_"
 STEMS = 1 << 10
-"""Names differ by their numbers, and ops have few others."""
+"""Size of the cache of names without their numbers, of which there are few."""
 NAMES = 1 << 14
-"""Names that are remembered as they are: each is asked for several times."""
+"""Size of the cache of full names, each of which is looked up several times."""
 _NUMBERED = re.compile(r"-op\d+$")
 _COLLECTIVES = {
     "batchsendrecv": "BatchSendRecv",
@@ -189,21 +189,21 @@ _COLLECTIVES = {
     "recv": "Receive",
     "send": "Send",
 }
-"""Longer names before those that are part of them."""
+"""Kinds of communication ops by a part of their names; longer parts before those they contain."""
 KINDS = tuple(dict.fromkeys(_COLLECTIVES.values()))
-"""What communication ops do, where their names tell."""
+"""All kinds of communication ops that names can state."""
 BATCH = "BatchSendRecv"
-"""Sends and receives between pipeline stages, which both ranks record under one name."""
+"""The kind of batched sends and receives between pipeline stages: both ranks use the same name."""
 POINT_TO_POINT = ("Send", "Receive", "SendRecv", BATCH)
-"""Kinds of ops that do not join a whole group."""
+"""Kinds of ops that do not involve a whole group."""
 
 UNKNOWN_OP = "collective"
-"""The op of a kernel that serves several, where nothing tells which of them it was."""
+"""The op of a kernel that implements several kinds, if its kind was not recorded."""
 
 
 @lru_cache(maxsize=NAMES)
 def collective_kind(name: str) -> str:
-    """Return the kind of a communication op, the same for all ways in which ops are named.
+    """Return the kind of a communication op from its name, in any naming scheme.
 
     >>> collective_kind("hcom_allReduce__586_0_1"), collective_kind("Default/AllReduce-op7")
     ('AllReduce', 'AllReduce')
@@ -215,16 +215,16 @@ def collective_kind(name: str) -> str:
 
 @lru_cache(maxsize=STEMS)
 def format_kind(stem: str) -> str:
-    """Return the kind that a name states, given without the numbers at its end."""
+    """Return the kind that a name without its trailing numbers states, "" if it states none."""
     plain = stem.lower().replace("_", "")
-    return next((kind for spelled, kind in _COLLECTIVES.items() if spelled in plain), "")
+    return next((kind for part, kind in _COLLECTIVES.items() if part in plain), "")
 
 
 # -- data ------------------------------------------------------------------------------------------
 
 
 _BITS = re.compile(r"\d+")
-_NAMED = {
+_BYTES_BY_NAME = {
     "bool": 1,
     "byte": 1,
     "char": 1,
@@ -239,26 +239,24 @@ _NAMED = {
     "complexdouble": 16,
     "float4_e2m1fn_x2": 1,
 }
-"""Names without their bits (c10::ScalarType of PyTorch), and those whose digits are none."""
+"""Element sizes of types whose names state no bits (c10::ScalarType of PyTorch) or others."""
 
 
 _MOST_DIGITS = 4
-"""Of a number of bits; a longer number in a name is none."""
+"""Maximum number of digits of a number of bits; longer numbers in names mean something else."""
 
 
 def element_bytes(name: str) -> int | None:
-    """Return the bytes of one element, None if the name does not state them.
-
-    All but a few names tell their bits.
+    """Return the size of one element of a data type, None if the name does not determine it.
 
     >>> element_bytes("FP32"), element_bytes("BFloat16"), element_bytes("Long")
     (4, 2, 8)
     >>> element_bytes("9" * 30) is None
     True
     """
-    named = _NAMED.get(name.lower())
-    if named is not None:
-        return named
+    size_bytes = _BYTES_BY_NAME.get(name.lower())
+    if size_bytes is not None:
+        return size_bytes
     bits = _BITS.search(name)
     if bits is None or len(bits[0]) > _MOST_DIGITS:
         return None
@@ -280,9 +278,9 @@ _PUNCTUATION = re.compile(r"[()<>{}\[\],*&\s]+")
 
 
 def function_parts(name: str) -> list[str]:
-    """Return namespaces and function, without types, template arguments and parameters.
+    """Return the namespaces and function of a C++ name, without types, arguments and parameters.
 
-    Those without a name are left out. A name that is none of a function may have no parts.
+    Unnamed namespaces are left out. A name that is not one of a function may have no parts.
 
     >>> function_parts("void ns::(anonymous namespace)::reduce<float, 4>(ns::Data*)")
     ['ns', 'reduce']
@@ -300,35 +298,35 @@ def _written_parts(name: str) -> list[str]:
 
 
 def _outline(name: str) -> str:
-    """Return the part of a name outside of brackets, up to its parameters; it may break off."""
-    kept, opened, first = list[str](), list[str](), 0
-    for found in _BRACKET.finditer(name):
-        bracket = found[0]
+    """Return the part of a name outside of brackets, up to its parameters; it may be truncated."""
+    outside, opened, first = list[str](), list[str](), 0
+    for match in _BRACKET.finditer(name):
+        bracket = match[0]
         if bracket in _CLOSING:
             if not opened:
-                kept.append(name[first : found.start()])
+                outside.append(name[first : match.start()])
                 if bracket == "(":
-                    return "".join(kept)
+                    return "".join(outside)
             opened.append(_CLOSING[bracket])
         elif opened and bracket == opened[-1]:
             opened.pop()
-            first = found.end()
+            first = match.end()
     if not opened:
-        kept.append(name[first:])
-    return "".join(kept)
+        outside.append(name[first:])
+    return "".join(outside)
 
 
 def _mangled_parts(name: str) -> list[str]:
-    """Return namespaces and function of a kernel as the Itanium ABI mangles it.
+    """Return the namespaces and function of a name mangled by the Itanium C++ ABI.
 
-    Each part of a name is its length and its letters; template arguments follow the function.
+    Each part is its length followed by its letters; template arguments follow the function.
     """
     parts = list[str]()
     start = _MANGLED.match(name)
     at = start.end() if start else 0
-    while found := _SOURCE_NAME.match(name, at):
-        at = found.end() + int(found[1])
-        parts.append(name[found.end() : at])
+    while length := _SOURCE_NAME.match(name, at):
+        at = length.end() + int(length[1])
+        parts.append(name[length.end() : at])
         if start is None or not start[1]:
             break
     return [part for part in parts if not _UNNAMED_PART.match(part)]

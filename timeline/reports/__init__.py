@@ -1,1 +1,1 @@
-"""Reports as text, JSON and pages; what they show is worked out elsewhere."""
+"""Reports as text, JSON and HTML pages, of results that are computed elsewhere."""

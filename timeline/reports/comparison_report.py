@@ -43,9 +43,10 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class ChangedStep:
-    """A step of the base, on which rank its like of the new run took longest, and when to look.
+    """A step whose duration changed, and the time range that shows it in both runs.
 
-    Both are in view from start_ns to end_ns on the clock of the base.
+    step: its number in the base. rank: rank on which the corresponding step of the new run took
+    longest. start_ns, end_ns: on the clock of the base.
     """
 
     step: int
@@ -56,13 +57,13 @@ class ChangedStep:
 
 @dataclass(frozen=True, repr=False)
 class ComparisonReport:
-    """The result of a comparison, and what it wrote; print it for what the command says.
+    """The result of a comparison, and the files written; its string is what the command prints.
 
-    csv, page, markdown: what was written beside the timeline. shift_ns: by how much the new
-    run is moved in time there. gate: how `fail_above` was judged, None if it was not asked for.
-    changed: the step that became longest, None without steps. by_layer: whether rows are grouped by
-    layer before rank. limited_by: the limit that binds, None if everything is in the file.
-    notes: those of the warnings that change what the answer is about.
+    shift_ns: shift in time of the new run in the timeline. csv, page, markdown: further files that
+    were written. gate: result of the check against `fail_above`, None if it was not set. changed:
+    the step that grew most, else changed most; None without steps. by_layer: whether rows are
+    grouped by layer before rank. limited_by: the limit that was reached, None if everything is in
+    the file. notes: warnings about inputs or assumptions that change what the figures mean.
     """
 
     comparison: Comparison
@@ -98,8 +99,8 @@ class ComparisonReport:
             "csv": None if self.csv is None else str(self.csv),
             "page": None if self.page is None else str(self.page),
             "omitted": [
-                {"code": code.value, "reason": said, "rows": rows}
-                for said, rows, code in format_omissions(self.omissions)
+                {"code": code.value, "reason": reason, "rows": rows}
+                for reason, rows, code in format_omissions(self.omissions)
             ],
             "limited_by": self.limited_by,
             "resolution": [row.to_dict() for row in self.resolutions],
@@ -114,9 +115,9 @@ class ComparisonReport:
         return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
-        """Return what was written, and what is not in it, for people; see `comparison_text` too.
+        """Return lines for people on what was written and what is missing.
 
-        verbose: with a line for all that was merged or left out, which is one line else.
+        verbose: list what was merged or left out line by line, instead of in one line.
         """
         return [
             *(
@@ -136,19 +137,19 @@ class ComparisonReport:
         ]
 
     def sentences(self) -> list[str]:
-        """Return what changed, and how that was judged."""
-        judged = [] if self.gate is None else [self.gate.sentence()]
-        return [*self.comparison.sentences(), *judged]
+        """Return sentences on what changed, and on the check against the limit, if any."""
+        result = [] if self.gate is None else [self.gate.sentence()]
+        return [*self.comparison.sentences(), *result]
 
     def __str__(self) -> str:
         return "\n".join([*self.sentences(), *self.lines()])
 
     def __repr__(self) -> str:
-        said = (*self.sentences(), *self.lines())
-        return f"<ComparisonReport: {' '.join(line.strip() for line in said)}>"
+        lines = (*self.sentences(), *self.lines())
+        return f"<ComparisonReport: {' '.join(line.strip() for line in lines)}>"
 
     def _repr_html_(self) -> str:
-        """Return what changed, what was written, with links, and what is missing."""
+        """Return HTML for a notebook: what changed, links to the files, and what is missing."""
         files = [
             (link_html(output.path), format_bytes(output.size_bytes)) for output in self.outputs
         ]
@@ -157,23 +158,23 @@ class ComparisonReport:
             paragraph_html(*self.sentences())
             + table_html(overall.columns, (map(cell_html, row) for row in overall))
             + table_html(("file", "size"), files)
-            + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
+            + paragraph_html(*self.warnings, *(row.describe() for row in self.resolutions))
         )
 
 
-# -- in short, as Markdown -------------------------------------------------------------------------
+# -- summary as Markdown ---------------------------------------------------------------------------
 
 
 MOST_OPERATORS, MOST_CLASSES, MOST_WARNINGS = 5, 5, 5
 MOST_OF_NAME = 80
-"""Characters of the name of an operator."""
+"""Maximum length of the name of an operator."""
 INDENT = "\N{NO-BREAK SPACE}" * 4
 _MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
-"""Characters of Markdown markup; GitHub takes @ for the name of a user."""
+"""Characters of Markdown markup, except @, by which GitHub mentions users."""
 
 
 def comparison_markdown(report: ComparisonReport) -> str:
-    """Yield a heading, the other sentences, the parts of a step, and the top operators."""
+    """Return a summary in Markdown: what changed, the parts of a step, and the top operators."""
     return "".join(f"{line}\n" for line in _lines(report))
 
 
@@ -191,7 +192,12 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
         yield from ("", f"**{_escaped(report.gate.sentence())}**")
     if sentences:
         yield ""
-        yield from _parts(comparison.parts, per_step=comparison.per_step)
+        names = [
+            f"**{metric}**" if metric == WHOLE else f"{depth * INDENT}{_escaped(metric)}"
+            for metric, depth in metric_rows(comparison.parts)
+        ]
+        title = "per step and rank" if comparison.per_step else "per rank"
+        yield from _rows(title, names, comparison.parts)
         whole_ns = comparison.whole["base_ns"]
         for noun, table in (
             ("operator", comparison.operators),
@@ -214,7 +220,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
 
 
 def _of_framework(comparison: Comparison) -> Iterator[str]:
-    """Yield operators and modules of the framework that changed most, and what they allocate."""
+    """Yield tables of the framework's operators and modules, and of memory, that changed most."""
     for one in CHANGED_IN_FRAMEWORK:
         shown = one.rows(comparison, MOST_OPERATORS)
         if len(shown):
@@ -226,14 +232,6 @@ def _of_framework(comparison: Comparison) -> Iterator[str]:
         columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
         for name, base, new in zip(*columns, strict=True):
             yield f"| {name} | {format_bytes(int(base))} | {format_bytes(int(new))} |"
-
-
-def _parts(overall: Table, *, per_step: bool) -> Iterator[str]:
-    names = [
-        f"**{metric}**" if metric == WHOLE else f"{depth * INDENT}{_escaped(metric)}"
-        for metric, depth in metric_rows(overall)
-    ]
-    yield from _rows("per step and rank" if per_step else "per rank", names, overall)
 
 
 def _rows(title: str, names: Sequence[str], table: Table) -> Iterator[str]:
@@ -253,11 +251,11 @@ def _warnings(report: ComparisonReport) -> Iterator[str]:
 
 
 def _escaped(text: str) -> str:
-    """Text in which nothing is markup, nor calls anybody."""
+    """Escape text so that it holds no markup and mentions no user."""
     return _MARKS.sub(r"\\\1", printable(text)).replace("@", "`@`")
 
 
 def _code(names: Sequence[str]) -> list[str]:
-    """Names as code, in which a table takes nothing but the bar for markup."""
+    """Format names as code; the bar is escaped since it separates cells even in code."""
     shown = shortened([printable(name).replace("`", "'") for name in names], MOST_OF_NAME)
     return [f"`{name}`".replace("|", "\\|") for name in shown]

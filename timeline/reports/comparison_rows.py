@@ -1,4 +1,4 @@
-"""Rows of a comparison as words, the same in a terminal and in Markdown."""
+"""Rows of a comparison as names and cells, shared by terminal, Markdown and HTML page."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from timeline.tables.table import Table
 from timeline.units import format_short
 
 LEAST = 0.001
-"""An operator that changed by less than this share of the whole is not worth a row."""
+"""Minimum change of an operator, as a share of the whole time, for a row of its own."""
 TIMES = ("before", "now", "change", "")
-"""The titles of `time_cells`."""
+"""Headings of the cells of `time_cells`."""
 
 
 def time_cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
-    """Format a time before, now, how much longer it is, and that as a share."""
+    """Format a time before, now, its change, and the change as a share."""
     delta_ns = row["delta_ns"] or 0
     sign = "+" if delta_ns > 0 else ""
     change = f"{sign}{time_cell(row['delta_ns'])}"
@@ -34,7 +34,7 @@ def time_cell(time_ns: int | None) -> str:
 
 
 def share_cell(row: dict[str, Any]) -> str:
-    """Format how much longer a time is as a share of what it was, empty if it is the same."""
+    """Format the change of a time as a share of the time before, empty if it did not change."""
     if not row["delta_ns"]:
         return ""
     if not row["base_ns"]:
@@ -43,14 +43,14 @@ def share_cell(row: dict[str, Any]) -> str:
 
 
 def count_cell(base: int | None, new: int | None, arrow: str) -> str:
-    """Format the counts of both runs, once if they are equal; a dash if a run has none."""
+    """Format the counts of both runs, as one number if they are equal; a dash for no count."""
     if base == new:
         return "-" if base is None else str(base)
     return arrow.join("-" if count is None else str(count) for count in (base, new))
 
 
 def class_tables(overall: Table) -> Iterator[tuple[str, Table]]:
-    """Yield by what work is classed, and the rows of classes that ran in either run."""
+    """Yield the tables of classes of work that ran in either run, by "launch" and by "kernel"."""
     for by in ("launch", "kernel"):
         classes = select_classes(overall, by)
         if len(classes):
@@ -58,9 +58,9 @@ def class_tables(overall: Table) -> Iterator[tuple[str, Table]]:
 
 
 def metric_rows(overall: Table) -> list[tuple[str, int]]:
-    """Return the name of each metric, and how deep it lies in what it is part of.
+    """Return the label and the depth of each metric in the tree of parts.
 
-    The parts of the whole lie at 0.
+    The direct parts of the whole have depth 0.
     """
     depth = {"": -1, WHOLE: -1}
     for metric, whole in zip(overall["metric"].tolist(), overall["part_of"].tolist(), strict=True):
@@ -69,9 +69,9 @@ def metric_rows(overall: Table) -> list[tuple[str, int]]:
 
 
 def worst_and_best(table: Table, whole_ns: int, most: int) -> Table:
-    """Return what lost most, then what won most; a change that no step notices is none.
+    """Return the largest regressions, then the largest improvements, without negligible changes.
 
-    table: rows in order, largest regression first. most: so many rows of each at most.
+    table: rows in order, largest regression first. most: maximum number of rows of each kind.
     """
     least_ns = LEAST * whole_ns
     lost = np.flatnonzero(table["delta_ns"] > least_ns)[:most]
@@ -80,15 +80,14 @@ def worst_and_best(table: Table, whole_ns: int, most: int) -> Table:
 
 
 def operator_names(operators: Table) -> list[str]:
-    """Return names after types, or types alone, with shapes if several operators share a name."""
-    kinds = _columns(operators, "type", "name", "shapes")
-    rows = [(operator_label(kind, name), shapes) for kind, name, shapes in kinds]
-    labels = [label for label, _ in rows]
+    """Return a label per operator: type and name, with shapes if several share a label."""
+    labels = list(map(operator_label, operators["type"].tolist(), operators["name"].tolist()))
+    rows = zip(labels, operators["shapes"].tolist(), strict=True)
     return [f"{label} {shapes}" if labels.count(label) > 1 else label for label, shapes in rows]
 
 
 def waiting_names(waiting: Table) -> list[str]:
-    """Return whom ranks waited for."""
+    """Return a label for the rank that was waited for in each row."""
     return [
         "some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not read)'}"
         for rank, profiled in zip(
@@ -98,7 +97,7 @@ def waiting_names(waiting: Table) -> list[str]:
 
 
 def launcher_names(launchers: Table) -> list[str]:
-    """Return the operators of the framework that launched what ran, and in which phase."""
+    """Return a label per row: the framework operator that launched the work, and its phase."""
     return [
         f"{name or 'not known'}{f' ({phase})' if phase in ('forward', 'backward') else ''}"
         for name, phase in zip(
@@ -108,19 +107,19 @@ def launcher_names(launchers: Table) -> list[str]:
 
 
 def framework_names(operators: Table) -> list[str]:
-    """Return operators of the framework, with their shapes if operators are split by them."""
+    """Return a label per framework operator, with its shapes if operators are split by them."""
     names = zip(operators["name"].tolist(), operators["shapes"].tolist(), strict=True)
     return [f"{name} {shapes}" if shapes else name for name, shapes in names]
 
 
 def module_names(modules: Table) -> list[str]:
-    """Return modules by path, behind the direction: long paths are shortened at their end."""
+    """Return a label per module: direction, then path, since long labels are cut at the end."""
     names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
     return [f"{direction}: {path}" for path, direction in names]
 
 
 def module_times(modules: Table) -> Table:
-    """Return the times of modules without those inside, under the names of times."""
+    """Return the modules with their self times, in the columns base_ns, new_ns and delta_ns."""
     if not len(modules):
         return modules
     times = {f"{run}_ns": modules[f"{run}_self_ns"] for run in ("base", "new", "delta")}
@@ -128,7 +127,7 @@ def module_times(modules: Table) -> Table:
 
 
 def notable_memory(operators: Table, most: int) -> Table:
-    """Return the operators whose allocations changed by a notable share of all."""
+    """Return the operators whose allocations changed most, without negligible changes."""
     if not len(operators):
         return operators
     changed = np.abs(operators["delta_bytes"])
@@ -138,24 +137,24 @@ def notable_memory(operators: Table, most: int) -> Table:
 
 
 def hccl_names(tasks: Table) -> list[str]:
-    """Return HCCL tasks with the kind of collective that they belong to."""
+    """Return a label per HCCL task: the kind of its collective, and the task."""
     kinds = zip(tasks["collective"].tolist(), tasks["task"].tolist(), strict=True)
     return [f"{collective}: {task}" if collective else task for collective, task in kinds]
 
 
 def copy_names(copies: Table) -> list[str]:
-    """Return what copies and fills are called."""
+    """Return a label per copy or fill."""
     return [task or "not named" for task in copies["task"].tolist()]
 
 
 def memory_names(memory: Table) -> list[str]:
-    """Return counters of memory with their group, if they have one."""
+    """Return a label per memory counter, with its group if it has one."""
     names = zip(memory["group"].tolist(), memory["name"].tolist(), strict=True)
     return [f"{group}: {name}" if group not in ("", name) else name for group, name in names]
 
 
 def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
-    """Return the rows that changed most, if a step notices it; what changed most is first."""
+    """Return the rows that changed most, largest change first, without negligible changes."""
     if not len(table):
         return table
     changes_ns = np.abs(np.ma.filled(table["delta_ns"], 0))
@@ -164,9 +163,10 @@ def notable_rows(table: Table, whole_ns: int, most: int) -> Table:
 
 
 class ChangedTable(NamedTuple):
-    """A table of a comparison of which people see the rows that changed most.
+    """The display of a table of a comparison, of which the rows that changed most are shown.
 
-    field: of the comparison. title: in text. caption, noun: in a page. names_of: of its rows.
+    field: of Comparison. title: heading in text. caption, noun: caption and heading of the names
+    in a page. names_of: returns the labels of rows.
     """
 
     field: str
@@ -176,7 +176,7 @@ class ChangedTable(NamedTuple):
     names_of: Callable[[Table], list[str]]
 
     def rows(self, comparison: Comparison, most: int) -> Table:
-        """Return the rows that changed most, if a step notices it."""
+        """Return the rows that changed most, without negligible changes."""
         table = getattr(comparison, self.field)
         if self.field == "modules":
             table = module_times(table)
@@ -189,21 +189,18 @@ CHANGED = (
     ChangedTable("copies", "copies", "Copies", "Task", copy_names),
     ChangedTable("hccl_tasks", "HCCL tasks", "HCCL tasks", "Task", hccl_names),
 )
-"""Of what runs on devices and waits; text shows the first two unasked."""
+"""Tables of waiting and device work."""
 CHANGED_IN_FRAMEWORK = (
     ChangedTable(
         "framework_operators",
         "operator of the framework",
-        "Operators of the framework, by what they and those inside launched",
+        "Operators of the framework, with the work of operators inside them",
         "Operator",
         framework_names,
     ),
     ChangedTable(
-        *("modules", "module, without those inside", "Modules, without those inside", "Module"),
+        *("modules", "module, without inner modules", "Modules, without inner modules", "Module"),
         module_names,
     ),
 )
-
-
-def _columns(table: Table, *names: str) -> Iterator[tuple[str, ...]]:
-    return zip(*(table[name].tolist() for name in names), strict=True)
+"""Tables of operators and modules of the framework."""

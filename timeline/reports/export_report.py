@@ -39,7 +39,7 @@ _DRAG_HTML = f'<p>Drag the file into <a href="{VIEWER}" target="_blank">{VIEWER}
 
 @dataclass(frozen=True, repr=False)
 class ExportReport:
-    """The result of one export; print it for what the command says."""
+    """The result of one export; its string is what the command prints."""
 
     kind: str
     outputs: tuple[OutputFile, ...]
@@ -49,26 +49,26 @@ class ExportReport:
     verdict: Verdict
     omissions: tuple[Omission, ...] = ()
     warnings: tuple[str, ...] = ()
-    """All that is wrong, missing or assumed, with the notes."""
+    """Sentences on problems, missing data and assumptions, including the notes."""
     notes: tuple[str, ...] = ()
-    """Warnings on what was read or assumed, if that changes what the answer is about."""
+    """Warnings about inputs or assumptions that change what the figures mean."""
     suggestion: str = ""
     limit_bytes: int = 0
     max_events: int = 0
     resolutions: tuple[ResolutionRow, ...] = ()
     limited_by: LimitName | None = None
-    """The limit that binds, None if everything is in the file."""
+    """The limit that was reached, None if everything is in the file."""
     exact_steps: tuple[ExactStep, ...] = ()
-    """Steps in which nothing is merged, where anything else is."""
+    """Steps in which nothing is merged, if other steps are merged."""
     csv: CsvFile | None = None
     see_why: str = ""
-    """The command that shows why the slowest is slow; empty where there is none."""
+    """The command that shows the cause of the first finding in detail; empty for none."""
     by_layer: bool = False
     """Rows are grouped by layer before rank."""
     slowest_start_ns: int | None = None
-    """Start of the slowest step on its first rank; None if no step is called so."""
+    """Start of the slowest step on its first rank; None if no step is the slowest."""
     removed: tuple[Path, ...] = ()
-    """Parts of an earlier answer under the same default name, which no new part replaced."""
+    """Deleted files of an earlier export with the same default name that no new file replaced."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the report as plain values; the shape is versioned by `schema`."""
@@ -104,9 +104,9 @@ class ExportReport:
         return json_of(self.to_dict(), orjson.OPT_INDENT_2)
 
     def lines(self, *, verbose: bool = True) -> list[str]:
-        """Return the report for people: what was written, and what is missing; see `terminal` too.
+        """Return lines for people on what was written and what is missing.
 
-        verbose: with a line for all that was merged, left out or moved, which is one line else.
+        verbose: list what was merged, left out or moved line by line, instead of in one line.
         """
         return [
             *self._written_lines(),
@@ -123,18 +123,18 @@ class ExportReport:
         ]
 
     def verbose_lines(self) -> list[str]:
-        """Return what was compared with the profiler's own numbers, and what is not used."""
+        """Return lines on checks against the profiler's own numbers, and on unused files."""
         return [*check_lines(self.figures.checks), *unused_lines(self.figures.unused)]
 
     def __str__(self) -> str:
         return "\n".join(self.lines())
 
     def __repr__(self) -> str:
-        said = (*self._written_lines(), *self._omitted_lines())
-        return f"<ExportReport: {'; '.join(line.strip() for line in said)}>"
+        lines = (*self._written_lines(), *self._omitted_lines())
+        return f"<ExportReport: {'; '.join(line.strip() for line in lines)}>"
 
     def _repr_html_(self) -> str:
-        """Return what was written, with links, what is slow, and what is missing."""
+        """Return HTML for a notebook: links to the files, the verdict, and what is missing."""
         files = [
             (
                 link_html(output.path),
@@ -148,15 +148,15 @@ class ExportReport:
         return (
             table_html(("file", "size", "ranks", "steps", ""), files)
             + paragraph_html(*self.verdict.sentences())
-            + paragraph_html(*self.warnings, *(row.spelled() for row in self.resolutions))
+            + paragraph_html(*self.warnings, *(row.describe() for row in self.resolutions))
             + paragraph_html(*self._omitted_lines())
             + (_DRAG_HTML if self.outputs else "")
         )
 
     def _clock_lines(self) -> list[str]:
-        """Return how well the clocks of ranks agree, as far as collectives show it."""
+        """Return lines on how far the clocks of ranks differ according to collectives."""
         lines = []
-        for align, said in (
+        for align, remark in (
             ("collectives", "moved by their collectives, whose ends now differ"),
             ("recorded", "as recorded; the ends of their collectives differ"),
         ):
@@ -164,7 +164,7 @@ class ExportReport:
             spread_ns = max((rank.spread_ns or 0 for rank in compared), default=0)
             if compared:
                 ranks = format_ids(rank.rank for rank in compared)
-                lines.append(f"ranks {ranks} {said} by {format_duration(spread_ns)}")
+                lines.append(f"ranks {ranks} {remark} by {format_duration(spread_ns)}")
         return lines
 
     def _written_lines(self) -> list[str]:
@@ -192,7 +192,7 @@ class ExportReport:
         ]
 
     def _exact_lines(self) -> list[str]:
-        """Return the command that shows exactly what is not."""
+        """Return a line with the command that exports without merging, if one is suggested."""
         return [f"  exact: {self.suggestion}"] if self.suggestion else []
 
 
@@ -200,12 +200,13 @@ class ExportReport:
 
 
 MOST_FILES = 12
+"""Maximum number of unused files named in a line."""
 _NUMBERS = re.compile(r"(?:_\d+)+(?=\.)")
-"""The rank and the time stamp in the name of a file."""
+"""Rank and timestamp in a file name."""
 
 
 def check_lines(checks: Table) -> Iterator[str]:
-    """Yield how many numbers of each file are equal, a line per file."""
+    """Yield a line per file: how many of its numbers equal or differ from the computed ones."""
     for file, rows in _by(checks, "file").items():
         ranks = _ranks(rows)
         some = format_count(sum(row["numbers"] for row in rows), "number")
@@ -218,13 +219,13 @@ def check_lines(checks: Table) -> Iterator[str]:
 
 
 def check_warnings(checks: Table) -> Iterator[str]:
-    """Yield what differs, a sentence per file and reason, with the numbers that differ most."""
+    """Yield a sentence per file and reason for differences, with the largest difference."""
     different = [row for row in checks.to_dicts() if not row["equal"]]
-    found: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    by_reason: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in different:
         reason = row["reason"] or "the reason is not known"
-        found.setdefault((row["file"], reason), []).append(row)
-    for (file, reason), rows in found.items():
+        by_reason.setdefault((row["file"], reason), []).append(row)
+    for (file, reason), rows in by_reason.items():
         worst = max(rows, key=_off_ns)
         ours = "not known" if worst["ours"] is None else f"{worst['ours']} ns"
         more = len(rows) - 1
@@ -236,12 +237,12 @@ def check_warnings(checks: Table) -> Iterator[str]:
 
 
 def unused_lines(unused: Table) -> Iterator[str]:
-    """Yield files and tables that are not used, a line for all ranks that have the same."""
-    alike: dict[tuple[tuple[str, str], ...], list[int]] = {}
+    """Yield the unused files and tables, one line for all ranks with the same ones."""
+    ranks_by_files: dict[tuple[tuple[str, str], ...], list[int]] = {}
     for rank, rows in _by(unused, "rank").items():
         files = dict.fromkeys((_NUMBERS.sub("", row["file"]), row["what"]) for row in rows)
-        alike.setdefault(tuple(files), []).append(rank)
-    for named_files, ranks in alike.items():
+        ranks_by_files.setdefault(tuple(files), []).append(rank)
+    for named_files, ranks in ranks_by_files.items():
         which = f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ids(ranks)}"
         named = ", ".join(f"{file} ({what})" for file, what in named_files[:MOST_FILES])
         more = len(named_files) - MOST_FILES
@@ -249,10 +250,11 @@ def unused_lines(unused: Table) -> Iterator[str]:
 
 
 def _by(table: Table, column: str) -> dict[Any, list[dict[str, Any]]]:
-    found: dict[Any, list[dict[str, Any]]] = {}
+    """Return the rows of a table by their value in a column."""
+    rows: dict[Any, list[dict[str, Any]]] = {}
     for row in table.to_dicts():
-        found.setdefault(row[column], []).append(row)
-    return found
+        rows.setdefault(row[column], []).append(row)
+    return rows
 
 
 def _ranks(rows: list[dict[str, Any]]) -> str:
@@ -286,20 +288,20 @@ def step_times(
     devices: Mapping[int, int | None],
     indices: Mapping[int, ParallelIndices],
 ) -> Table:
-    """Return a row per rank and step (and graph, where a rank has several) with device work.
+    """Return a row per rank and step (and graph, if a rank has several) with device work.
 
-    One rank has the columns of torch_npu's step_trace_time.csv, Device_id first; several have
-    those of cluster_step_trace_time.csv, which msprof-analyze makes of such files: Step, Type
-    ("rank") and Index (the rank). msprof-analyze takes any column that it does not know for a
-    time, so there is no column of our own but Graph, and that only where steps are not told apart
-    without it. A rank without steps has one row, whose Step is empty.
+    A single rank gets the columns of torch_npu's step_trace_time.csv, with Device_id first. Several
+    get those of cluster_step_trace_time.csv, which msprof-analyze writes: Step, Type ("rank") and
+    Index (the rank). msprof-analyze takes any unknown column for a time, so Graph is the only
+    additional column, and only if steps are ambiguous without it. A rank without steps has one row
+    with an empty Step.
 
-    Times are decimal text in us with all digits of ns. Stage is the span of the device work less
-    Bubble, the time in receive ops. Preparing, from the start of the step on the host to its first
-    device work, is empty where steps are not marked on the host.
+    Times are decimal strings in us with all digits of ns. Stage is the span of the device work less
+    Bubble, the time in receive ops. Preparing is the time from the start of the step on the host to
+    its first device work; it is empty if steps are not marked on the host.
 
-    devices: the device of each rank, if it is known. indices: of each rank in the groups of its
-    run; several ranks have columns of them where any is known.
+    devices: the device of each rank, None if unknown. indices: data, pipeline and tensor parallel
+    index of each rank; they get columns if there are several ranks and any index is known.
     """
     rows = [*_step_rows(figures.steps), *_whole_rows(figures)]
     rows.sort(key=lambda row: row["rank"])  # stable: steps stay in order of time
@@ -307,21 +309,21 @@ def step_times(
     graphs = {(row["rank"], row["graph"]) for row in rows}
     columns: dict[str, list[Any]] = {}
     if several:
-        columns["Step"] = [_spelled(row["step"]) for row in rows]
+        columns["Step"] = [_number_text(row["step"]) for row in rows]
         columns["Type"] = ["rank"] * len(rows)
         columns["Index"] = [str(row["rank"]) for row in rows]
     else:
-        columns["Device_id"] = [_spelled(devices.get(row["rank"])) for row in rows]
-        columns["Step"] = [_spelled(row["step"]) for row in rows]
+        columns["Device_id"] = [_number_text(devices.get(row["rank"])) for row in rows]
+        columns["Step"] = [_number_text(row["step"]) for row in rows]
     times = [_times_ns(row) for row in rows]
     for at, name in enumerate(TIMES):
         columns[name] = [_microseconds(times_ns[at]) for times_ns in times]
     if several and set(indices.values()) - {ParallelIndices()}:
         for name in ("dp", "pp", "tp"):
-            cells = [getattr(indices[row["rank"]], name) for row in rows]
-            columns[f"{name.upper()} Index"] = ["NA" if at is None else str(at) for at in cells]
+            values = [getattr(indices[row["rank"]], name) for row in rows]
+            columns[f"{name.upper()} Index"] = ["NA" if at is None else str(at) for at in values]
     if len(graphs) > len({rank for rank, _ in graphs}):
-        columns["Graph"] = [_spelled(row["graph"]) for row in rows]
+        columns["Graph"] = [_number_text(row["graph"]) for row in rows]
     return Table({name: np.array(cells, object) for name, cells in columns.items()})
 
 
@@ -332,7 +334,7 @@ def _step_rows(steps: Table) -> list[dict[str, Any]]:
 
 
 def _whole_rows(figures: Figures) -> Iterator[dict[str, Any]]:
-    """Yield the ranks whose device work is in no step, each as a whole."""
+    """Yield a row for each rank without device work in steps, of all its device work."""
     in_steps = {row["rank"] for row in _step_rows(figures.steps)}
     receive_ns: dict[int, int] = {}
     for row in figures.operators.to_dicts():
@@ -340,23 +342,23 @@ def _whole_rows(figures: Figures) -> Iterator[dict[str, Any]]:
             receive_ns[row["rank"]] = receive_ns.get(row["rank"], 0) + row["total_ns"]
     for row in figures.overlap.to_dicts():
         if row["span_ns"] and row["rank"] not in in_steps:
-            received = receive_ns.get(row["rank"], 0)
-            yield {**row, "graph": None, "step": None, "receive_ns": received, "preparing_ns": None}
+            row["receive_ns"] = receive_ns.get(row["rank"], 0)
+            yield {**row, "graph": None, "step": None, "preparing_ns": None}
 
 
 def _times_ns(row: Mapping[str, Any]) -> tuple[int | None, ...]:
-    """Return the times in the order of the columns, None if they are not recorded."""
-    received, not_overlapped = row["receive_ns"], row["not_overlapped_ns"]
-    alone = not_overlapped is not None
+    """Return the times of a row in the order of TIMES, None if they are not recorded."""
+    receive_ns, exposed_ns = row["receive_ns"], row["not_overlapped_ns"]
+    has_overlap = exposed_ns is not None
     return (
         row["computing_ns"],
-        not_overlapped,
-        row["communication_ns"] - not_overlapped if alone else None,
+        exposed_ns,
+        row["communication_ns"] - exposed_ns if has_overlap else None,
         row["communication_ns"],
         row["free_ns"],
-        row["span_ns"] - received,
-        received,
-        max(not_overlapped - received, 0) if alone else None,
+        row["span_ns"] - receive_ns,
+        receive_ns,
+        max(exposed_ns - receive_ns, 0) if has_overlap else None,
         row["preparing_ns"],
     )
 
@@ -368,5 +370,5 @@ def _microseconds(time_ns: int | None) -> str:
     return f"{'-' if time_ns < 0 else ''}{whole}.{rest:03d}"
 
 
-def _spelled(number: int | None) -> str:
+def _number_text(number: int | None) -> str:
     return "" if number is None else str(number)

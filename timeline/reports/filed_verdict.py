@@ -1,4 +1,4 @@
-"""The verdict or comparison that a file was written with: the printed lines, and their JSON."""
+"""The verdict or comparison stored in a timeline file: the printed lines, and their JSON."""
 
 from __future__ import annotations
 
@@ -19,46 +19,45 @@ if TYPE_CHECKING:
     from timeline.verdict.verdict import Verdict
 
 TEXT = "io.tlexport.verdict"
-"""The attribute of a file that holds the verdict, a JSON object."""
+"""Name of the file attribute that holds the verdict, a JSON object."""
 CHECKSUM = "io.tlexport.verdict_crc32"
-"""The attribute that holds the CRC-32 of its UTF-8, in decimal digits."""
+"""Name of the attribute that holds the CRC-32 of that object in UTF-8, in decimal digits."""
 MOST_BYTES = 128 * 1024
-"""Of the text in UTF-8."""
+"""Maximum size of the JSON object in UTF-8."""
 PART_OF_LIMIT = 8
-"""The text takes at most one part in this many of the size limit of a file."""
+"""The JSON object takes at most one part in this many of the size limit of a file."""
 SCHEMA = 1
-"""Raised when a reader of today could not read the text."""
+"""Version of the JSON object, increased if readers of earlier versions could not read it."""
 MOST_ROWS = 2_000
-"""A longer table is cut to this number of rows at once, a shorter one by halves."""
+"""Number of rows to which a longer table is cut at once; a shorter one is cut by halves."""
 LEAST_ROWS = 8
-"""A table with so many rows or fewer is kept whole, or left out."""
+"""A table of at most this many rows is kept whole or left out."""
 MOST_CHARACTERS = 1_000
-"""Of a sentence."""
+"""Maximum length of a sentence."""
 MOST_NOTES = 16
 MOST_WAITERS = 8
-"""Ranks that wait for the culprit and are named."""
+"""Maximum number of ranks waiting for the culprit that are stored."""
 _RANKED_BY = (
     *("waiting_ns", "step_ns", "period_ns", "caused_ns", "total_ns"),
     *("delta_ns", "delta_total_ns", "delta_bytes"),
 )
-"""Columns by which rows of tables are long or short; the first that a table has counts."""
+"""Columns by which rows of tables are ranked: the first of them that a table has."""
 
 
 class DamagedVerdictError(ValueError):
-    """The text was changed since it was written, or this version cannot read it."""
+    """The stored verdict was changed since it was written, or this version cannot read it."""
 
 
 @dataclass(frozen=True)
 class FiledVerdict:
-    """The answer to "what is slow", or "what changed", that a file carries.
+    """The answer to "what is slow", or "what changed", stored in a file.
 
-    version: of the program that wrote it. kind: of the export. see_why: the next command, empty if
-    there is none. notes: what was read, and what was assumed; the first of them, none too long.
-    verdict: of an export, comparison: of two runs, with the names and values of their reports; both
-    are None in a file too small for tables. left_out: by table, the number of rows that are not in
-    the file: those in the middle, neither long nor short. commands: lines that say which commands
-    show more. lines: as printed to a pipe, none in files of older versions;
-    verbose_lines: those of -v, if there are more.
+    version: of the program that wrote it. kind: of the export. see_why: the next command, empty for
+    none. notes: on what was read and assumed, limited in number and length. verdict, comparison:
+    of an export or of two runs, with the names and values of their reports; both are None if the
+    file has no room for tables. left_out: number of rows left out of each table, those of medium
+    length. commands: lines with commands that show more. lines: as printed to a pipe, none in files
+    of older versions. verbose_lines: as printed with -v, if there are more.
     """
 
     version: str
@@ -84,8 +83,8 @@ class FiledVerdict:
         see_why: str,
         notes: Sequence[str] = (),
     ) -> FiledVerdict:
-        """Return the verdict to file with an export."""
-        from timeline.reports.terminal_verdict import verdict_text  # readers need no Rich
+        """Return the verdict to store with an export."""
+        from timeline.reports.terminal_verdict import verdict_text  # reading a file needs no Rich
 
         brief, verbose = (
             verdict_text(verdict, figures, _pipe(), verbose=verbose) for verbose in (False, True)
@@ -108,7 +107,7 @@ class FiledVerdict:
     def of_comparison(
         cls, version: str, kind: str, comparison: Comparison, notes: Sequence[str] = ()
     ) -> FiledVerdict:
-        """Return the verdict to file with a comparison."""
+        """Return the verdict to store with a comparison."""
         from timeline.reports.terminal_comparison import comparison_text  # as above
 
         return cls(
@@ -121,8 +120,8 @@ class FiledVerdict:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the filed verdict as plain values, under the names of the report."""
-        about: dict[str, Any] = {
+        """Return the stored verdict as plain values, under the names of the report."""
+        summary: dict[str, Any] = {
             "schema": self.schema,
             "status": "ok",
             "version": self.version,
@@ -133,11 +132,11 @@ class FiledVerdict:
             "left_out": self.left_out,
         }
         parts = {"verdict": self.verdict, "comparison": self.comparison}
-        return about | {name: part for name, part in parts.items() if part is not None}
+        return summary | {name: part for name, part in parts.items() if part is not None}
 
     def to_json(self) -> bytes:
-        """Return the filed verdict as one JSON object."""
-        import msgspec  # only for verdicts that are read, or printed for programs
+        """Return the stored verdict as one JSON object."""
+        import msgspec  # slow to load, and needed only to read a verdict or print it as JSON
 
         return msgspec.json.format(json_of(self.to_dict()))
 
@@ -150,8 +149,8 @@ class FiledVerdict:
     def attributes(self, limit_bytes: int = 0) -> tuple[tuple[str, str], ...]:
         """Return the attributes that hold the verdict in a file of limited size, 0 for no limit.
 
-        The middle rows of the largest table are left out first, then tables, then lines but for
-        the sentences, then sentences from the last one on; the first is always there.
+        The middle rows of the largest table are left out first, then all tables, then lines other
+        than sentences, then sentences from the last one; the first sentence is always kept.
         """
         most_bytes = min(MOST_BYTES, limit_bytes // PART_OF_LIMIT) if limit_bytes else MOST_BYTES
         filed: FiledVerdict | None = self
@@ -162,7 +161,7 @@ class FiledVerdict:
 
     @classmethod
     def from_attributes(cls, attributes: Mapping[str, str]) -> FiledVerdict | None:
-        """Return the verdict among the attributes of a file, None if there is none.
+        """Return the verdict in the attributes of a file, None if there is none.
 
         Raises:
             DamagedVerdictError: it was changed since it was written, or is of another version.
@@ -187,7 +186,7 @@ class FiledVerdict:
         return json_of(self.to_dict() | more)
 
     def _smaller(self) -> FiledVerdict | None:
-        """Return the verdict with less in it, None if nothing can be left out."""
+        """Return a smaller verdict, None if nothing more can be left out."""
         name, part = ("verdict", self.verdict) if self.verdict else ("comparison", self.comparison)
         if part:
             return self._with_less_of(name, part)
@@ -228,7 +227,7 @@ def _pipe() -> Display:
 
 
 def _ends(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return half of the rows in order: the longest and the shortest."""
+    """Return half of the rows, or MOST_ROWS of them, in order: the longest and the shortest."""
     name = next((name for name in _RANKED_BY if rows[0].get(name) is not None), "")
     order = sorted(range(len(rows)), key=lambda at: -(rows[at].get(name) or 0))
     keep = min(MOST_ROWS, max(LEAST_ROWS, len(rows) // 2))
@@ -237,7 +236,7 @@ def _ends(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _first_of(notes: Sequence[str]) -> tuple[str, ...]:
-    """Return the first notes, none too long; the last one counts those left out."""
+    """Return the first notes, shortened, and one that counts the others."""
     more = len(notes) - MOST_NOTES
     last = [f"and {format_count(more, 'more note')}."] if more > 0 else []
     return tuple(_shortened([*notes[:MOST_NOTES], *last]))

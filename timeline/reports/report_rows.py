@@ -1,4 +1,4 @@
-"""Rows of reports: files, ranks, overlap, resolutions, and what is merged or left out."""
+"""Rows of reports: files, ranks, resolutions, and lines on what is merged or left out."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from timeline.units import format_bytes, format_count, format_duration, format_n
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A file that was written; `steps` are those whose detail it holds.
+    """A file that was written.
 
-    elements: its slices, samples and ends of arrows, which are what a viewer pays for.
-    replaced: whether a file of that name was there before.
-    drawn_ns: its first and its last moment, on the clock of the figures; offset_ns: what is added
-    to such a time in the file.
+    elements: number of its slices, samples and arrow ends, which determine the memory of a viewer.
+    steps: steps whose detail it holds. drawn_ns: first and last timestamp in it, on the clock of
+    the figures. offset_ns: offset of timestamps in the file from that clock. replaced: whether a
+    file of that name existed.
     """
 
     path: Path
@@ -41,7 +41,7 @@ class OutputFile:
 
     @property
     def written_line(self) -> str:
-        """That it was written, and how large it is."""
+        """Return a line with its path and size."""
         replaced = " (replaced)" if self.replaced else ""
         return f"Wrote {self.path}{replaced}  {format_bytes(self.size_bytes)}"
 
@@ -60,7 +60,7 @@ class OutputFile:
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A table that was written beside the timeline."""
+    """A CSV table that was written in addition to the timeline."""
 
     path: Path
     size_bytes: int
@@ -73,13 +73,14 @@ class CsvFile:
 
 @dataclass(frozen=True)
 class RankReport:
-    """The records read of one rank, and how its clock was moved.
+    """The records read of one rank, and how its clock was aligned with those of other ranks.
 
-    spread_ns: what is left between the ends of the collectives that it shares with others,
-    `matched_ops` of them; None if clocks were not compared by them. drift_ppb: by how much more
-    its clock was moved each second, in ns. free_rule, communication_rule: how its time is counted.
-    host_offset_ns: what its host times were moved by before, on to the clock of its device.
-    indices: where it is in the groups of its run.
+    offset_ns: shift of its times. drift_ppb: further shift per second, in ns. spread_ns: largest
+    remaining difference between the ends of collectives that it shares with other ranks, of which
+    there are `matched_ops`; None if clocks were not compared by collectives. free_rule,
+    communication_rule: rules by which its device time is split. host_offset_ns: shift of its host
+    times onto the clock of its device, before all others. indices: its data, pipeline and tensor
+    parallel index.
     """
 
     rank: int
@@ -131,10 +132,11 @@ class RankReport:
 
 @dataclass(frozen=True)
 class ResolutionRow:
-    """At which resolution one layer is true, and what became of its slices.
+    """The resolution of one layer of a timeline.
 
-    Slices of resolution_ns and longer are exact; before finer_until_ns, those of finer_ns are too.
-    `merged` slices were drawn as `merged_into` slices.
+    Slices of resolution_ns and longer are exact; before finer_until_ns, those of finer_ns and
+    longer. exact: number of such slices. The other slices, `merged` of them, were drawn as
+    `merged_into` slices.
     """
 
     layer: str
@@ -145,8 +147,8 @@ class ResolutionRow:
     merged: int
     merged_into: int
 
-    def spelled(self) -> str:
-        """Format the row for people."""
+    def describe(self) -> str:
+        """Return the row as text for people."""
         noun = self.layer.replace("_", " ")
         if not self.resolution_ns:
             return f"{noun}: exact ({format_count(self.exact, 'slice')})"
@@ -173,26 +175,26 @@ class ResolutionRow:
 
 @dataclass(frozen=True)
 class ExactStep:
-    """A step that stays exact on some ranks, where what others hold is merged."""
+    """A step that is exact on some ranks while other steps or ranks are merged."""
 
     step: int
     ranks: tuple[int, ...]
 
 
 def format_exact_steps(steps: Sequence[ExactStep]) -> str:
-    """Format the steps: those that are exact on the same ranks together, most ranks first."""
+    """Format exact steps, grouped by the ranks on which they are exact, most ranks first."""
     by_ranks: dict[tuple[int, ...], list[int]] = {}
     for one in steps:
         by_ranks.setdefault(one.ranks, []).append(one.step)
     return "; ".join(
-        f"{'step' if len(found) == 1 else 'steps'} {format_ids(found)} of "
+        f"{'step' if len(numbers) == 1 else 'steps'} {format_ids(numbers)} of "
         f"{'rank' if len(ranks) == 1 else 'ranks'} {format_ids(ranks)}"
-        for ranks, found in sorted(by_ranks.items(), key=lambda one: -len(one[0]))
+        for ranks, numbers in sorted(by_ranks.items(), key=lambda item: -len(item[0]))
     )
 
 
 def exact_steps_dict(steps: Sequence[ExactStep]) -> dict[str, Any]:
-    """Return the steps under the names of the report, and on which ranks each is exact."""
+    """Return exact steps, and the ranks of each, under the names of the report."""
     return {
         "exact_steps": [one.step for one in steps],
         "exact_ranks": {str(one.step): list(one.ranks) for one in steps},
@@ -214,21 +216,21 @@ def omission_dict(omission: Omission) -> dict[str, Any]:
 def format_omissions(
     omissions: Iterable[Omission],
 ) -> Iterator[tuple[str, int, OmissionCode]]:
-    """Yield each omission of all ranks as text, its number of records, and its code."""
+    """Yield the omissions of all ranks by reason: the text, the number of records, and the code."""
     by_reason: dict[str, list[Omission]] = {}
     for omission in omissions:
         by_reason.setdefault(omission.reason, []).append(omission)
-    for reason, found in by_reason.items():
-        rows = sum(omission.rows for omission in found)
-        steps = sorted({step for omission in found for step in omission.steps})
+    for reason, alike in by_reason.items():
+        rows = sum(omission.rows for omission in alike)
+        steps = sorted({step for omission in alike for step in omission.steps})
         where = f"steps {format_ids(steps)}: " if steps else ""
-        yield f"{where}{format_count(rows, 'record')}, {reason}", rows, found[0].code
+        yield f"{where}{format_count(rows, 'record')}, {reason}", rows, alike[0].code
 
 
-# -- what a file is not exact in -------------------------------------------------------------------
+# -- lines on merged and missing records -----------------------------------------------------------
 
 
-KEPT_EXACT = "nothing is merged in"
+NOTHING_MERGED = "nothing is merged in"
 _LIMITS: Mapping[LimitName, str] = {
     "bytes": "size limit",
     "events": "limit of events",
@@ -246,42 +248,44 @@ def bookkeeping_lines(
     aligned: bool,
     verbose: bool,
 ) -> list[str]:
-    """Return lines on what a file is not exact in, and what was done to clocks, if anything.
+    """Return lines on what was merged or left out of a file, and on clocks that were aligned.
 
-    clocks: how well they agree. aligned: whether they were moved. verbose: all of it, a line each.
+    clocks: lines on how far the clocks of ranks differ. aligned: whether clocks were moved.
+    verbose: whether to list everything line by line, instead of in one line.
     """
     merged = sum(1 for row in resolutions if row.merged)
     if verbose:
         return [
             *(f"  clocks: {line}" for line in clocks),
             *([f"  {format_merged(merged, limited_by)}"] if merged else []),
-            *(f"  {row.spelled()}" for row in resolutions),
-            *([f"  {KEPT_EXACT}: {format_exact_steps(exact_steps)}"] if exact_steps else []),
+            *(f"  {row.describe()}" for row in resolutions),
+            *([f"  {NOTHING_MERGED}: {format_exact_steps(exact_steps)}"] if exact_steps else []),
             *(f"  left out: {text}" for text, *_ in format_omissions(omissions)),
         ]
     exact = f" (nothing in {format_exact_steps(exact_steps)})" if exact_steps else ""
     left_out = sum(omission.rows for omission in omissions)
-    said = [
+    remarks = [
         *([f"{format_merged(merged, limited_by)}{exact}"] if merged else []),
         *([f"{format_count(left_out, 'record')} left out"] if left_out else []),
         *(["clocks aligned"] if aligned else []),
     ]
-    return [f"  {', '.join(said)}: -v says more"] if said else []
+    return [f"  {', '.join(remarks)}: -v says more"] if remarks else []
 
 
 def format_merged(layers: int, limited_by: LimitName | None) -> str:
-    """Format how many layers are merged, and to keep which limit."""
+    """Format how many layers are merged, and the limit for which they are."""
     return f"{format_count(layers, 'layer')} merged to keep the {_LIMITS[limited_by or 'bytes']}"
 
 
-# -- notes that travel in a file -------------------------------------------------------------------
+# -- notes in a file -------------------------------------------------------------------------------
 
 
 MERGED = "Merged"
-"""The topic of layers that are not exact."""
+"""Topic of notes on merged layers."""
 MOST_NOTES = 8
-"""So many notes of each topic are in the file; the rest is in the report."""
+"""Maximum number of notes of each topic in a file; the report has all of them."""
 MOST_CHARACTERS = 240
+"""Maximum length of a note in a file."""
 
 
 def notes_of(
@@ -291,10 +295,10 @@ def notes_of(
     exact_steps: Sequence[ExactStep] = (),
     limited_by: LimitName | None = None,
 ) -> Notes | None:
-    """Return notes for whoever opens the file; None if nothing is wrong or missing.
+    """Return the notes that a file shows in a viewer; None if nothing is wrong or missing.
 
-    Records that only repeat others, or arrows to what was not asked for, need no notes of
-    their own, but are listed.
+    Omissions without loss, such as records that repeat others, are listed among other notes, but
+    alone are no reason for notes.
     """
     merged = [row for row in resolutions if row.merged]
     lossy = any(omission.loss for omission in omissions)
@@ -305,7 +309,11 @@ def notes_of(
         "Warnings": [Note(valid_text(text)) for text in dict.fromkeys(warnings)],
         "Left out": [Note(valid_text(text), (("records", rows),)) for text, rows, _ in left_out],
         MERGED: [
-            *([Note(f"{KEPT_EXACT}: {format_exact_steps(exact_steps)}")] if exact_steps else []),
+            *(
+                [Note(f"{NOTHING_MERGED}: {format_exact_steps(exact_steps)}")]
+                if exact_steps
+                else []
+            ),
             *map(_merged, merged),
         ],
     }
@@ -317,7 +325,7 @@ def notes_of(
 
 def _merged(row: ResolutionRow) -> Note:
     return Note(
-        row.spelled(),
+        row.describe(),
         (
             ("resolution_ns", row.resolution_ns),
             ("exact", row.exact),
@@ -330,7 +338,7 @@ def _merged(row: ResolutionRow) -> Note:
 def _counts(
     topics: dict[str, list[Note]], merged: int, limited_by: LimitName | None
 ) -> Iterator[str]:
-    """Yield the notes in one line."""
+    """Yield the number of warnings, of omitted records and of merged layers, as text."""
     if warnings := topics["Warnings"]:
         yield format_count(len(warnings), "warning")
     if left_out := topics["Left out"]:
@@ -341,7 +349,7 @@ def _counts(
 
 
 def _first(notes: Sequence[Note]) -> Iterator[Note]:
-    """Yield the first notes, none too long, and how many there are besides."""
+    """Yield the first notes, shortened if too long, and a note that counts the others."""
     for note in notes[:MOST_NOTES]:
         text = note.text
         if len(text) > MOST_CHARACTERS:

@@ -1,4 +1,4 @@
-"""Text for a terminal or a pipe: its display, lines, and tables that fit it."""
+"""Text output for a terminal or a pipe: the display, and lines and tables that fit it."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from timeline.units import format_share, format_short
 from timeline.verdict.mean_step import EDGES, edges_ns
 
 PIPE_WIDTH = 110
-"""Characters in a line of a pipe or a file."""
+"""Width that lines are formatted for in a pipe or a file, in characters."""
 LEAST_WIDTH = 60
-"""A narrower terminal wraps lines, so that no number is cut."""
+"""Minimum width of tables; a narrower terminal wraps their lines, so that no number is cut."""
 ONE_LINE_WIDTH = 72
-"""Below this width a share stands below its time."""
+"""Minimum width at which a share is printed beside its time, instead of below it."""
 
 
 @dataclass(frozen=True)
 class Display:
-    """A place where text is shown: its width in characters, encoding, and if it is a terminal.
+    """An output that text is formatted for.
 
-    width: of tables, LEAST_WIDTH or more.
+    width: of tables in characters, at least LEAST_WIDTH. terminal: whether it is a terminal, which
+    shows colours and bars. columns: actual width of the terminal; 0 for `width`.
     """
 
     width: int
     encoding: str
     terminal: bool
     columns: int = 0
-    """Of the terminal; as many as `width` if not given."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "columns", self.columns or self.width)
@@ -51,24 +51,24 @@ class Display:
         width = shutil.get_terminal_size().columns if terminal else PIPE_WIDTH
         return cls(max(width, LEAST_WIDTH), stream.encoding or "utf-8", terminal, width)
 
-    def holds(self, text: str) -> bool:
-        """Return True if the encoding has these characters."""
+    def can_show(self, text: str) -> bool:
+        """Return whether the encoding has all these characters."""
         return encoded(text, self.encoding) == text
 
     @property
     def narrow(self) -> bool:
-        """True if a line has no room for times beside their shares."""
+        """Return whether lines have no room for shares beside their times."""
         return self.width < ONE_LINE_WIDTH
 
 
 GAP = 2
-"""Characters between columns; a narrow display has one."""
+"""Number of spaces between columns; a narrow display has one."""
 LEAST_NAME = 16
-"""Characters that a column of names has at least."""
+"""Minimum width of a column of names, in characters."""
 
 
 def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) -> str:
-    """Blocks of lines and tables as text, with an empty line between them."""
+    """Format blocks of lines and tables as text, separated by empty lines."""
     console = Console(
         file=io.StringIO(),
         width=display.width,
@@ -93,7 +93,7 @@ def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) 
 
 
 def plain_grid(display: Display, titles: Sequence[str], numbers: Sequence[str]) -> Grid:
-    """Return a table without lines: columns of names, then of numbers."""
+    """Return an empty table without rules: text columns, then number columns, by their headings."""
     gap = 1 if display.narrow else GAP
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for title in titles:
@@ -112,10 +112,12 @@ def named_grid(
     cells: Sequence[Sequence[str | Text]],
     styles: Sequence[str] = (),
 ) -> Grid:
-    """Return a table whose first column holds names: what others leave of the width, in two lines.
+    """Return a table whose first column holds names, in at most two lines per row.
 
-    titles: of the names and of columns of words. numbers: of the columns behind them. cells: of
-    each row behind its name. styles: of each row, if any.
+    The names are shortened to the width that the other columns leave.
+
+    titles: headings of the names and of further text columns. numbers: headings of the number
+    columns after them. cells: the cells of each row after its name. styles: of each row, if any.
     """
     gap = 1 if display.narrow else GAP
     grid = plain_grid(display, titles, numbers)
@@ -128,14 +130,14 @@ def named_grid(
 
 
 def name_text(name: str, display: Display) -> Text:
-    """Return a name of the profile, in which nothing is obeyed."""
+    """Return a name from a profile, with characters escaped that a terminal would interpret."""
     return Text(encoded(printable(name), display.encoding))
 
 
 def _name_lines(names: Sequence[str], display: Display, width: int) -> list[str]:
-    """Names of the profile in at most two lines of a width, in which nothing is obeyed."""
+    """Escape names and shorten them to at most two lines of a width."""
     shown = [encoded(printable(name), display.encoding) for name in names]
-    cut = CUT if display.holds(CUT) else "..."
+    cut = CUT if display.can_show(CUT) else "..."
     return [two_lines(name, width) for name in shortened(shown, 2 * width, cut)]
 
 
@@ -143,16 +145,16 @@ def _name_lines(names: Sequence[str], display: Display, width: int) -> list[str]
 
 
 LEAST_BAR, MOST_BAR = 6, 30
-"""Characters of a bar."""
+"""Minimum and maximum width of a bar, in characters."""
 ID_WIDTH, TIME_WIDTH, CELL_WIDTH = 4, 7, 12
-"""Characters of a number of a rank or step, of a time, and of a time with its share."""
+"""Widths of a rank or step number, of a time, and of a time with its share, in characters."""
 LEAST_HEADS, LEAST_PARTS = 2, 4
-"""Columns in front, and columns of times, for which a display of ONE_LINE_WIDTH has room."""
+"""Number of leading columns and of time columns that fit into ONE_LINE_WIDTH."""
 
 
 @dataclass(frozen=True)
 class _Part:
-    """One part of device time, as it is drawn."""
+    """A part of device time: its column, headings, and the style and characters of its bar."""
 
     column: str
     title: str
@@ -163,7 +165,7 @@ class _Part:
 
     @property
     def width(self) -> int:
-        """The columns of its title and of a time with its share."""
+        """Return the width of its column, which fits the title and a time with its share."""
         return max(CELL_WIDTH, *map(len, self.title.split("\n")))
 
 
@@ -178,25 +180,25 @@ _PARTS = (
     _Part("edges_ns", "before,\nbetween", "before,\nbetween", "bright_black", "·", "."),
 )
 _SPLIT = ("waiting_ns", "transfer_ns")
-"""The parts of exposed communication; if they are known, all of it has no column."""
+"""Parts of exposed communication; if both are known, all communication has no column."""
 _RARE = (
     "computing_ns",
     "communication_ns",
     "not_overlapped_ns",
     "copies_ns",
 )
-"""Parts that have a column only where there is any of them; nothing idles where nothing computes,
-as far as the profile tells."""
-_LEAST_TELLING = ("transfer_ns", "communication_ns")
-"""They make room on a narrow display: other parts tell them."""
+"""Parts without a column if they are 0 in all rows; without computing, idle time has none either,
+since the profile cannot show it."""
+_DISPENSABLE = ("transfer_ns", "communication_ns")
+"""Parts that a narrow display leaves out."""
 
 
 class TimesGrid:
-    """A table of rows of times, whose parts have columns as far as there is room.
+    """A table with a row of times per rank or step: the whole and its parts, as far as they fit.
 
-    display: where it is shown. heads: titles of the columns before the parts, the last of which
-    holds the whole time. table: all rows, with period_ns and the parts of it; the last part is what
-    lies before the first kernel and between steps.
+    heads: titles of the columns before the parts, the last of which holds the whole time. table:
+    all rows, with period_ns and its parts. The last part is the time before the first kernel and
+    between steps.
     """
 
     def __init__(self, display: Display, heads: Sequence[str], table: Table) -> None:
@@ -217,7 +219,7 @@ class TimesGrid:
             self.grid.add_column("", no_wrap=True)
 
     def add(self, labels: Sequence[str], row: Mapping[str, Any], style: str = "") -> None:
-        """Add a row: what stands before its parts, in a style, and its times."""
+        """Add a row: its leading labels in a style, and its times."""
         cells: list[Text] = [Text(label, style=style) for label in labels]
         between = "\n" if self._stacked else " "
         row = {**row, "edges_ns": sum(row.get(name) or 0 for name in EDGES)}
@@ -233,11 +235,11 @@ class TimesGrid:
         self.grid.add_row(*cells)
 
     def add_gap(self) -> None:
-        """Add a row that says that rows are left out."""
-        self.grid.add_row("…" if self._display.holds("…") else "...")
+        """Add a row of dots for rows that are left out."""
+        self.grid.add_row("…" if self._display.can_show("…") else "...")
 
     def _width_for_bar(self, heads: int) -> int:
-        """Return the columns that are left for a bar; a pipe has none."""
+        """Return the width that is left for a bar, 0 for none; a pipe has none."""
         if self._stacked or not self._display.terminal:
             return 0
         used = ID_WIDTH + (heads - 1) * TIME_WIDTH + sum(part.width for part in self._parts)
@@ -245,11 +247,11 @@ class TimesGrid:
         return min(left, MOST_BAR) if left >= LEAST_BAR else 0
 
     def _mark(self, part: _Part) -> str:
-        return part.mark if self._display.holds("█▒░·") else part.plain_mark
+        return part.mark if self._display.can_show("█▒░·") else part.plain_mark
 
     def _bar(self, row: Mapping[str, Any]) -> Text:
         bar = Text()
-        # A file may say of its steps what no profile does.
+        # A file with impossible numbers must not break the bar: periods below 1 and negative parts.
         span_ns, upto_ns, drawn = max(row["period_ns"], 1), 0, 0
         for part in _PARTS:
             if part.mark:
@@ -275,12 +277,12 @@ def _parts_of(table: Table, display: Display, heads: int) -> tuple[_Part, ...]:
     if "computing_ns" in left_out:
         left_out.add("idle_ns")
     if display.width < _width_of(len(_PARTS) - len(left_out), heads):
-        left_out |= {name for name in _LEAST_TELLING if name not in left_out}
+        left_out.update(_DISPENSABLE)
     return tuple(part for part in _PARTS if part.column not in left_out)
 
 
 def _width_of(parts: int, heads: int) -> int:
-    """Return the width of a grid of so many columns of times with shares, behind some others."""
+    """Return the width of a grid with this many columns of times, after `heads` other columns."""
     more_heads = max(heads - LEAST_HEADS, 0)
     return (
         ONE_LINE_WIDTH + (parts - LEAST_PARTS) * (CELL_WIDTH + GAP) + more_heads * (ID_WIDTH + GAP)

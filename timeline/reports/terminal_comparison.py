@@ -40,9 +40,10 @@ _WORSE, _BETTER = "red", "green"
 def comparison_text(
     comparison: Comparison, display: Display, *, gate: Gate | None = None, verbose: bool = False
 ) -> str:
-    """Return what changed, in lines that fit the display.
+    """Return what changed between two runs, in lines that fit the display.
 
-    gate: how that was judged. verbose: more rows, and what few people ask for.
+    gate: result of the check against the allowed slowdown, if one was set. verbose: whether to add
+    rows and tables that few people need.
     """
     return render_blocks(_blocks(comparison, display, gate, verbose=verbose), display)
 
@@ -60,7 +61,9 @@ def _blocks(
     sentences[0].stylize("bold")
     yield sentences
     whole_ns = comparison.whole["base_ns"]
-    yield [_overall(comparison, display, whole_ns)]
+    title = "per step and rank" if comparison.per_step else "per rank"
+    indented = [2 * depth * " " + metric for metric, depth in metric_rows(comparison.parts)]
+    yield [_grid(comparison.parts, display, title, indented, whole_ns, bold=WHOLE)]
     most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
         count = comparison.row_counts["ranks"]
@@ -76,7 +79,7 @@ def _blocks(
         if len(table):
             alone = comparison.in_one_run[column]
             yield _operators(title, table, display, whole_ns, most[2], alone)
-    for one in CHANGED if verbose else CHANGED[:TOLD_TABLES]:
+    for one in CHANGED if verbose else CHANGED[:FIRST_TABLES]:
         shown = one.rows(comparison, most[2])
         if len(shown):
             yield [_grid(shown, display, one.title, one.names_of(shown), whole_ns)]
@@ -84,8 +87,8 @@ def _blocks(
         yield from _verbose(comparison, display, whole_ns)
 
 
-TOLD_TABLES = 2
-"""Tables of what changed on devices that are shown unasked."""
+FIRST_TABLES = 2
+"""Number of tables of CHANGED that are shown unless all are requested."""
 
 
 def _verbose(
@@ -114,7 +117,7 @@ def _verbose(
 
 
 def _spread(operators: Table, display: Display, title: str) -> Grid:
-    """Return the median and the quartiles of single times in both runs."""
+    """Return a table of the median and quartiles of single runs of operators, before and now."""
     cells = []
     for row in operators.to_dicts():
         row_cells = []
@@ -133,7 +136,7 @@ def _spread(operators: Table, display: Display, title: str) -> Grid:
 
 
 def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Grid:
-    """Return the time and count of each class of device work in both runs."""
+    """Return a table of the count and time of each class of device work in both runs."""
     cells = []
     for row in classes.to_dicts():
         count = count_cell(row["base_count"], row["new_count"], " -> ")
@@ -143,7 +146,7 @@ def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Gri
 
 
 def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -> Grid:
-    """Return the sizes of both runs, and by how much they differ."""
+    """Return a table of sizes in both runs, and their differences."""
     cells = []
     for row in memory.to_dicts():
         base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
@@ -154,16 +157,8 @@ def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -
     return named_grid(display, display.width, [title], heads, names, cells)
 
 
-def _overall(comparison: Comparison, display: Display, whole_ns: int) -> Grid:
-    """Metrics, each below and inside of what it is part of."""
-    table = comparison.parts
-    indented = [2 * depth * " " + metric for metric, depth in metric_rows(table)]
-    title = "per step and rank" if comparison.per_step else "per rank"
-    return _grid(table, display, title, indented, whole_ns, bold=WHOLE)
-
-
 def _named_steps(steps: Table) -> Table:
-    """Return steps under the numbers that they have in both runs."""
+    """Return the times of steps, named by their numbers in the two runs."""
     pairs = zip(steps["base_step"].tolist(), steps["new_step"].tolist(), strict=True)
     names = [str(base) if base == new else f"{base}, {new}" for base, new in pairs]
     times = {name: steps[name] for name in ("base_ns", "new_ns", "delta_ns")}
@@ -173,7 +168,11 @@ def _named_steps(steps: Table) -> Table:
 def _first(
     title: str, table: Table, display: Display, most: int, whole_ns: int, rows_of_all: int
 ) -> list[RenderableType]:
-    """Return the rows that changed most, in their own order; the first column names them."""
+    """Return the rows that changed most, in the order of the table, and a note if others exist.
+
+    The first column of the table names its rows. rows_of_all: number of rows of the whole table, of
+    which a file may hold only some.
+    """
     noun = next(iter(table.columns))
     changed = sorted(range(len(table)), key=lambda at: -abs(int(table["delta_ns"][at])))
     shown = table.take(np.array(sorted(changed[:most]), np.intp))
@@ -187,9 +186,9 @@ def _first(
 def _operators(
     title: str, table: Table, display: Display, whole_ns: int, most: int, alone: int
 ) -> list[RenderableType]:
-    """Return what lost most, then what won most; a change that no step notices is none.
+    """Return the largest regressions, then the largest improvements, and notes on other rows.
 
-    alone: how many kinds ran in one run only.
+    alone: number of kinds that ran in only one of the runs.
     """
     rows: list[RenderableType] = []
     shown = worst_and_best(table, whole_ns, most)
@@ -212,17 +211,18 @@ def _grid(
     *,
     bold: str = "",
 ) -> Grid:
-    """Return times of both runs, and what changed; a notable change has a colour."""
-    cells, styles = [], []
-    spelled = [str(name) for name in names]
-    for name, row in zip(spelled, table.to_dicts(), strict=True):
-        cells.append(_time_cells(row, whole_ns))
-        styles.append("bold" if name == bold else "")
-    return named_grid(display, display.width, [title], TIMES, spelled, cells, styles)
+    """Return a table of times in both runs and their changes; notable changes are coloured.
+
+    bold: name of the row to emphasize.
+    """
+    labels = [str(name) for name in names]
+    cells = [_time_cells(row, whole_ns) for row in table.to_dicts()]
+    styles = ["bold" if label == bold else "" for label in labels]
+    return named_grid(display, display.width, [title], TIMES, labels, cells, styles)
 
 
 def _time_cells(row: dict[str, Any], whole_ns: int) -> tuple[str, str, Text, Text]:
-    """Return a time before, now, how it changed, and that as a share."""
+    """Return the cells of a time before, now, its change, and the change as a share."""
     delta_ns = row["delta_ns"] or 0
     style = _WORSE if delta_ns > 0 else _BETTER
     if abs(delta_ns) < NOTABLE * whole_ns:

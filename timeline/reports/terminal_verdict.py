@@ -1,4 +1,4 @@
-"""The verdict as text, for a terminal of any width and kind, or for a pipe."""
+"""The verdict as text, for a terminal of any width, or for a pipe."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import BARS, Verdict
 
 SIDE_BY_SIDE_WIDTH = 116
-"""From this width on, operators and collectives stand side by side."""
+"""Minimum width at which operators and collectives are shown side by side."""
 MOST_RANKS = 8
-"""More are not all told: the culprit, those that wait longest and the mean are."""
+"""Maximum number of ranks that are all shown; of more, only FEW_RANKS and the mean are."""
 FEW_RANKS = 6
 MOST_STEPS = 40
 MOST_OPS = 5
@@ -38,6 +38,7 @@ MOST_STRAGGLERS = 3
 
 
 _SLOW = "bold red"
+"""Style of the culprit and of the slowest step."""
 
 
 def verdict_text(
@@ -45,7 +46,7 @@ def verdict_text(
 ) -> str:
     """Return the answer to "what is slow", in lines that fit the display.
 
-    verbose: each step too, why devices idle, and the longest communication ops one by one.
+    verbose: whether to add each step, the causes of idle time, and the longest communication ops.
     """
     return render_blocks(_Blocks(verdict, figures, display, verbose).all(), display)
 
@@ -55,7 +56,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class _Blocks:
-    """The parts of the text, which are blocks of lines and tables."""
+    """The blocks of lines and tables that make up the text of a verdict."""
 
     verdict: Verdict
     figures: Figures
@@ -79,32 +80,33 @@ class _Blocks:
         if self.verbose and (idle := idle_grid(self.figures, self.display)) is not None:
             yield [idle]
         operators, collectives = self.verdict.operators, self.verdict.collectives
-        if len(operators) and len(collectives) and self._side_by_side:
+        is_wide = self.display.terminal and self.display.width >= SIDE_BY_SIDE_WIDTH
+        if len(operators) and len(collectives) and is_wide:
             both = Grid.grid(padding=(0, 3 * GAP, 0, 0))
-            left = self.display.width - 3 * GAP
-            second = self._collectives(left // 2)
-            rest = left - Console(width=left).measure(second).maximum
-            both.add_row(self._operators(rest), second)
+            room = self.display.width - 3 * GAP
+            right = self._totals(room // 2, "communication", collectives)
+            rest = room - Console(width=room).measure(right).maximum
+            both.add_row(self._totals(rest, "operator type", operators, "core"), right)
             yield [both]
         else:
             if len(operators):
-                yield [self._operators(self.display.width)]
+                yield [self._totals(self.display.width, "operator type", operators, "core")]
             if len(collectives):
-                yield [self._collectives(self.display.width)]
+                yield [self._totals(self.display.width, "communication", collectives)]
         if self.verbose and len(self.figures.longest_ops):
             yield [self._longest_ops()]
 
     # -- ranks and steps ---------------------------------------------------------------------------
 
     def _ranks(self) -> Iterator[RenderableType]:
-        """Yield mean steps: of the culprit first, or of many ranks of those that wait most."""
+        """Yield a table of the mean steps of ranks, and notes on it."""
         rows, shown = self.verdict.mean_steps.to_dicts(), self._shown_ranks()
         steps = max(row["steps"] for row in rows)
         heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
         grid = TimesGrid(self.display, heads, self.verdict.mean_steps)
         for row in shown:
             labels = [str(row["rank"]), format_short(row["period_ns"])]
-            grid.add(labels, row, _SLOW if row["rank"] == self._slow_rank else "")
+            grid.add(labels, row, _SLOW if row["rank"] == self.verdict.slow_rank else "")
         if len(shown) < self.verdict.used_ranks:
             mean = self.verdict.rank_means
             grid.add_gap()
@@ -113,7 +115,7 @@ class _Blocks:
         yield from self._rank_notes(shown, steps)
 
     def _rank_notes(self, shown: Sequence[Row], steps: int) -> Iterator[Text]:
-        """Yield what the rows are of, and which ranks have none."""
+        """Yield notes on what the rows are means of, and on ranks that are not shown."""
         used = self.verdict.used_ranks
         if steps > 1:
             left_out = self.verdict.step_count - steps
@@ -124,7 +126,8 @@ class _Blocks:
             yield Text(f"Means of {steps} ordinary steps{less}.", style="dim")
         if len(shown) < used:
             most = "wait longest" if self._waiting_is_known else "take longest"
-            first = "" if self._slow_rank is None else f"rank {self._slow_rank}, "
+            slow_rank = self.verdict.slow_rank
+            first = "" if slow_rank is None else f"rank {slow_rank}, "
             others = "those" if first else f"the {len(shown)}"
             yield Text(
                 f"{format_count(used, 'rank')}: {first}{others} that {most}, and the mean; all: "
@@ -134,22 +137,20 @@ class _Blocks:
             yield Text(f"{format_count(unused, 'rank')} without device records.")
 
     def _shown_ranks(self) -> list[Row]:
-        """Return the culprit, then others in order of rank, or of many those that wait longest."""
+        """Return the rows to show, the culprit first, then the others in order of rank.
+
+        If there are too many ranks, only those that wait longest, or take longest, are shown.
+        """
         rows = self.verdict.mean_steps.to_dicts()
         if self.verdict.used_ranks > MOST_RANKS:
             name = "waiting_ns" if self._waiting_is_known else "period_ns"
             rows = sorted(rows, key=lambda row: (-(row[name] or 0), row["rank"]))
-        rows.sort(key=lambda row: row["rank"] != self._slow_rank)
+        rows.sort(key=lambda row: row["rank"] != self.verdict.slow_rank)
         return rows[:FEW_RANKS] if self.verdict.used_ranks > MOST_RANKS else rows
 
     @property
     def _waiting_is_known(self) -> bool:
         return self.verdict.rank_means["waiting_ns"] is not None
-
-    @property
-    def _slow_rank(self) -> int | None:
-        """The culprit; the slowest rank where nothing tells who waits for whom."""
-        return self.verdict.slow_rank
 
     def _steps(self) -> Iterator[RenderableType]:
         rows = self.verdict.steps.to_dicts()
@@ -180,10 +181,10 @@ class _Blocks:
         if measured < every:
             yield Text(f"{format_count(every - measured, 'step')} without device tasks.")
 
-    # -- who came last -----------------------------------------------------------------------------
+    # -- late ranks --------------------------------------------------------------------------------
 
     def _late_ranks(self) -> list[Row]:
-        """Return ranks others waited for most, profiled or not: the culprit, then the worst."""
+        """Return the ranks that others waited for most, profiled or not, the culprit first."""
         late_by_rank = {row["rank"]: row for row in self.verdict.stragglers.to_dicts()}
         for row in self.figures.waited_for.to_dicts():
             rank, caused_ns = row["waited_for_rank"], row["waited_ns"]
@@ -200,10 +201,10 @@ class _Blocks:
         return order[:MOST_STRAGGLERS]
 
     def _stragglers(self, late: Sequence[Row]) -> Grid:
-        """Return how often each rank came last, and what that cost."""
+        """Return a table of how often each rank came last, and of the waiting it caused."""
         most = 2 if self.display.narrow else None
         numbers = ["times last", "wait caused", "longest"]
-        shown = not most and self.display.holds(BARS) and any(row.get("history") for row in late)
+        shown = not most and self.display.can_show(BARS) and any(row.get("history") for row in late)
         grid = plain_grid(self.display, [], ["rank", *numbers[:most]])
         if shown:
             grid.add_column("late by, step by step (at most)")
@@ -216,24 +217,14 @@ class _Blocks:
             else:
                 rank = f"{rank} (not read)"
                 cells.append("-")
-            style = _SLOW if row["rank"] is not None and row["rank"] == self._slow_rank else ""
+            is_slow = row["rank"] is not None and row["rank"] == self.verdict.slow_rank
             if shown:
                 history = row.get("history")
                 cells.append(f"{history} ({format_short(row['late_ns'])})" if history else "")
-            grid.add_row(Text(rank, style=style), *cells[:most])
+            grid.add_row(Text(rank, style=_SLOW if is_slow else ""), *cells[:most])
         return grid
 
     # -- operators ---------------------------------------------------------------------------------
-
-    @property
-    def _side_by_side(self) -> bool:
-        return self.display.terminal and self.display.width >= SIDE_BY_SIDE_WIDTH
-
-    def _operators(self, width: int) -> Grid:
-        return self._totals(width, "operator type", self.verdict.operators, "core")
-
-    def _collectives(self, width: int) -> Grid:
-        return self._totals(width, "communication", self.verdict.collectives)
 
     def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
         mean = [] if self.display.narrow else ["mean"]
@@ -277,15 +268,15 @@ def _bound_text(row: Row) -> str:
 
 
 MOST_CALLS = 2
-"""Host calls that are told of each cause."""
+"""Maximum number of host calls named per cause."""
 LEAST_CALL = 0.05
-"""Those that take less of the time of a cause are not."""
+"""Minimum share of the time of a cause for a host call to be named."""
 
 
 def idle_grid(figures: Figures, display: Display) -> Grid | None:
-    """Return the causes of idle time, longest first, with the host calls; None without any.
+    """Return a table of the causes of idle time, longest first, with host calls; None without any.
 
-    Times are sums over all ranks of the selection.
+    Times are sums over all selected ranks.
     """
     causes = sum_of_selection(figures.idle, "cause")
     if not len(causes):

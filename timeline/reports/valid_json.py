@@ -1,4 +1,4 @@
-"""Reports as JSON, which holds text alone, whatever paths are made of."""
+"""Reports as JSON, even if they hold paths that are not valid text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from timeline.printable import valid_text
 
 
 def json_of(value: Any, option: int | None = None) -> bytes:
-    """Return the JSON of a value; in its texts bytes that are no text are escaped."""
+    """Return the JSON of a value, with bytes escaped that are not valid text."""
     try:
         return orjson.dumps(value, option=option)
-    except orjson.JSONEncodeError:  # rare, so texts are looked at only then
+    except orjson.JSONEncodeError:  # rare, so strings are checked only then
         return orjson.dumps(_valid(value), option=option)
 
 

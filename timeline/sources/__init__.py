@@ -1,1 +1,1 @@
-"""Readers: the only part that opens a profile; they turn its files into records."""
+"""Readers, which turn the files of a profile into records; no other package opens a profile."""

@@ -1,4 +1,8 @@
-"""Descriptions of formats and of captures, passed between finding and the formats."""
+"""Descriptions of formats and captures, shared by the search for captures and the formats.
+
+A format recognises captures (files or directories) and identifies them: it makes a claim for each
+rank in a capture. Once the ranks of a run are known, each claim is opened as a source.
+"""
 
 from __future__ import annotations
 
@@ -16,43 +20,45 @@ if TYPE_CHECKING:
     from timeline.records.profiler_tables import UnusedFile
 
 NOT_DISTRIBUTED = "not distributed"
+"""The evidence for the rank of a capture that states none."""
 MOST_PART_NAME = 64
-"""Characters; labels of processes may hold any text."""
+"""Maximum length of a part's name in characters, as labels of processes may be of any length."""
 DEVICE_DIRECTORY = re.compile(r"device_([0-9]{1,9})")
 Extent = tuple[int | None, int | None]
-"""Start and end in wall ns, None where not known."""
+"""Start and end in ns of wall time, None if not known."""
 NO_EXTENT: Extent = (None, None)
 
 
 class FormatKind(enum.Enum):
-    """The kind of files of a format; it decides which captures are copies of which."""
+    """The kind of data of a format; it decides which of several captures of one rank is read."""
 
     EXPORT = enum.auto()
-    """A timeline, complete in itself."""
+    """A complete timeline."""
     TABLES = enum.auto()
-    """Tables of an export, which give way to any timeline below their directory."""
+    """Tables of an export; not read if there is a timeline below their directory."""
     TEXT = enum.auto()
-    """What a framework made of the raw files and PROF_* directories beside it."""
+    """Text files that a framework derived from raw files and PROF_* directories beside them."""
     LOG = enum.auto()
-    """Raw files of a framework, which give way to its text beside them."""
+    """Raw files of a framework; not read if text files derived from them are beside them."""
     STEPS = enum.auto()
-    """Steps or tables without times, which give way to anything at, above or below theirs."""
+    """Steps or tables without times; not read on their own if another capture is in, above or
+    below their directory."""
     SUMS = enum.auto()
-    """Sums of steps and of communication, which give way to anything but such tables."""
+    """Sums over steps and communication; not read if the profile has any capture but STEPS."""
     RAW = enum.auto()
-    """What CANN recorded and nothing was made of, as far as it is read."""
+    """Raw data of CANN that was never exported, of which the readable part is read."""
     UNREADABLE = enum.auto()
-    """What CANN recorded and nothing was made of; not read, an error says how to export it."""
+    """Raw data of CANN that cannot be read; an error explains how to export it."""
 
 
 @dataclass(frozen=True)
 class Capture:
     """A file or directory with the profile of one device, or of several in one export.
 
-    `directory` is the capture as people name it; `content` is the file or directory to read;
-    `device` is that of a device directory, or the id in the names of files of a format that
-    numbers them, None where the capture is not split by device. `unpacked` is where the content
-    lies unpacked that is compressed.
+    directory: the directory or file by which users know the capture. content: the file or
+    directory to read. device: the number of a device directory, or the id in file names if the
+    format numbers its files; None if the capture is not split by device. unpacked: the
+    decompressed copy of a compressed `content`.
     """
 
     format: Format
@@ -63,7 +69,7 @@ class Capture:
 
     @property
     def database(self) -> Path:
-        """Return the file of a database."""
+        """Return the database file to read, decompressed if necessary."""
         return self.unpacked or self.content
 
 
@@ -71,9 +77,9 @@ class FolderKind(enum.Enum):
     """The kind of a directory, by its name and its subdirectories."""
 
     OUTPUT = enum.auto()
-    """ASCEND_PROFILER_OUTPUT, in which a framework leaves what its profiler exported."""
+    """ASCEND_PROFILER_OUTPUT, the directory of a framework's exported profile."""
     MSPROF = enum.auto()
-    """What msprof makes of one session, named PROF_*."""
+    """The directory of one msprof session, named PROF_*."""
     LOOSE = enum.auto()
     """Any other directory."""
 
@@ -82,9 +88,10 @@ class FolderKind(enum.Enum):
 class Folder:
     """A directory in which formats look for captures.
 
-    `directory` is what people call the capture, and `path` where its files lie, which differ for
-    FolderKind.OUTPUT alone. `names` are those of its files, `directories` those of directories.
-    `devices` are those of FolderKind.MSPROF, and `free` those that no format before recognised.
+    directory: the directory by which users know the capture. path: the directory of its files,
+    which differs only for FolderKind.OUTPUT. names: names of its entries; for MSPROF and LOOSE
+    only of files. directories: names of its subdirectories. devices: device numbers, for
+    FolderKind.MSPROF. free: devices that no preceding format has recognised.
     """
 
     kind: FolderKind
@@ -95,18 +102,18 @@ class Folder:
     devices: tuple[int, ...] = ()
     free: tuple[int, ...] = ()
 
-    def captures_of(self, found: Format, content: Path) -> list[Capture]:
+    def captures_of(self, format_: Format, content: Path) -> list[Capture]:
         """Return a capture for each free device, or one if there are no devices."""
         devices: tuple[int | None, ...] = self.free or (None,)
-        return [Capture(found, self.directory, content, device) for device in devices]
+        return [Capture(format_, self.directory, content, device) for device in devices]
 
 
 @dataclass(frozen=True)
 class CaptureFile:
     """A file that was passed as PATH.
 
-    `name` is without the suffix of compression; `around` are all captures of the capture
-    directory that it lies in, which may be none.
+    name: the file name without .gz. around: all captures in the capture directory that contains
+    the file.
     """
 
     path: Path
@@ -115,13 +122,13 @@ class CaptureFile:
 
     @property
     def beside(self) -> list[Capture]:
-        """Return the captures that are this file, or lie in its directory."""
+        """Return the captures that read this file or its whole directory."""
         return [one for one in self.around if one.content in (self.path, self.path.parent)]
 
 
 @dataclass(frozen=True)
 class Lookalike:
-    """A file that looks like a capture and is none: `what` it is instead."""
+    """A file that looks like a capture but is not; `what` is a noun phrase for it."""
 
     path: Path
     what: str
@@ -129,9 +136,10 @@ class Lookalike:
 
 @dataclass(frozen=True)
 class Root:
-    """The path in which captures were looked for, and the directories above it.
+    """The path that is searched for captures.
 
-    above: nearest first; None where the path lies where people have it.
+    above: if the path is a temporary copy, the original directories above it, nearest first; else
+    None.
     """
 
     path: Path
@@ -140,23 +148,24 @@ class Root:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One statement about the rank: the number, and the file or name that makes it.
+    """A rank, and the file or name that states it.
 
-    counted: how many ranks were counted on from what that tells, for a further device of a process.
+    shift: the difference to the stated rank, for a further device of the same process.
     """
 
     rank: int
     where: str
-    counted: int = 0
+    shift: int = 0
 
 
 @dataclass(frozen=True)
 class Part:
-    """The part of a capture of several ranks that is read as one rank.
+    """The part of a capture of several ranks that belongs to one rank.
 
-    name: the part as people call it, such as device_1 or TP01; a long one is cut. device: what the
-    part ran on, None for processes of a merged trace. processes: those, and the pid that each had
-    before. is_first: whether the head of the trace, which is that of one rank, is of this one.
+    name: the name shown to users, such as device_1 or TP01, cut at MOST_PART_NAME. device: the
+    device of the part, None for processes of a merged trace. processes: for a merged trace, the
+    pid of each process in it and before merging. is_first: whether the header of the trace, which
+    describes a single rank, describes this one.
     """
 
     name: str
@@ -175,9 +184,9 @@ class Part:
 
 @dataclass(frozen=True)
 class Replica:
-    """One of several copies of a model, whose ranks count from 0 in its own files.
+    """One of several data-parallel copies of a model, whose files count ranks from 0.
 
-    first: its rank 0 among the ranks of all replicas. size: how many ranks it has.
+    first: the global rank of its rank 0. size: its number of ranks.
     """
 
     name: str
@@ -187,13 +196,13 @@ class Replica:
 
 @dataclass(frozen=True)
 class Claim:
-    """Who a capture says it is, before anything is made of it: one rank in one capture.
+    """One rank in one capture, as stated by the capture itself; not yet checked against others.
 
-    evidence: all that tells its rank; none where it was not distributed. part: what of the capture
-    is of this rank, None where all of it is. taken: the stamp in its name (YYYYmmddHHMMSSmmm),
-    empty where it has none. worker: the process in its name. note: what was assumed to make the
-    claim. world: how many ranks the run has, None where that is not told. replica: the one it is
-    of, where there are several.
+    evidence: all statements of its rank; empty if there is none. part: the part of the capture
+    that belongs to this rank, None for all of it. taken: the timestamp in its name
+    (YYYYmmddHHMMSSmmm), empty if there is none. worker: the process in its name. note: an
+    assumption behind the claim, as a sentence. world: the number of ranks of the run, None if not
+    known. replica: the replica that it belongs to, None if ranks are numbered globally.
     """
 
     capture: Capture
@@ -209,7 +218,7 @@ class Claim:
 
     @property
     def several(self) -> bool:
-        """Return whether the capture holds other ranks too."""
+        """Return whether the capture may hold other ranks too."""
         return self.part is not None
 
     @property
@@ -220,41 +229,44 @@ class Claim:
 
     @property
     def contradiction(self) -> str:
-        """Return the evidence if it names more than one rank."""
+        """Return the evidence, formatted, if it states more than one rank; else an empty string."""
         if len({item.rank for item in self.evidence}) < 2:
             return ""
         return "; ".join(f"{item.where} says {item.rank}" for item in self.evidence)
 
     @property
     def name(self) -> str:
-        """Return the name of the capture's directory, as --assign-rank takes it."""
+        """Return the name of the capture's directory, as --assign-rank accepts it."""
         return self._with_part(self.capture.directory.name)
 
     @property
     def path(self) -> str:
-        """Return the path of the capture, as --assign-rank takes it where names are ambiguous."""
+        """Return the path of the capture, which --assign-rank needs if names are ambiguous."""
         return self._with_part(str(self.capture.directory))
 
     @property
     def file(self) -> str:
-        """Return the file of the capture, as --assign-rank takes it where several lie together."""
+        """Return the file of the capture, which --assign-rank needs if directories are too."""
         return self._with_part(str(self.capture.content))
 
     def _with_part(self, place: str) -> str:
-        """Return a name or path with the part or id where several ranks share it."""
+        """Append the name of the part, or the id in file names, if several ranks share a path."""
         if self.capture.format.ids is not None:
             return f"{place}/device_{self.capture.device}"
         return place if self.part is None else f"{place}/{self.part.name}"
 
     def is_named(self, name: str) -> bool:
-        """Return whether a name or path is that of the capture, its part, or a parent directory."""
+        """Return whether a name or path given by the user refers to this claim.
+
+        It may be that of the capture, its content or its part, or the path of a directory above.
+        """
         wanted, places = Path(name), (self.capture.directory, self.capture.content)
         numbers = (self.device, self.capture.device)
         parts = {f"device_{number}" for number in numbers if number is not None}
         if self.part is not None:
             parts.add(self.part.name)
-        known = [text for place in places for text in (place.name, str(place))]
-        if name in (*known, *(f"{one}/{part}" for one in known for part in parts)):
+        names = [text for place in places for text in (place.name, str(place))]
+        if name in (*names, *(f"{one}/{part}" for one in names for part in parts)):
             return True
         resolved = [place.resolve() for place in places]
         if wanted.exists() and wanted.resolve() in (*resolved, *resolved[0].parents):
@@ -262,13 +274,13 @@ class Claim:
         return wanted.name in parts and wanted.parent.resolve() in resolved
 
     def with_rank(self, rank: int) -> Claim:
-        """Return the claim with a rank that the user gave the capture."""
+        """Return the claim with a rank assigned by the user."""
         return replace(self, evidence=(Evidence(rank, "--assign-rank"),))
 
     def identity(self, rank: int) -> Identity:
-        """Return the identity of the capture with the rank that was found for it."""
+        """Return the identity of the capture with its resolved rank."""
         where = self.evidence[0].where if self.evidence else NOT_DISTRIBUTED
-        if self.device is not None and (not self.evidence or self.evidence[0].counted):
+        if self.device is not None and (not self.evidence or self.evidence[0].shift):
             where = f"{where}, device {self.device}"
         part = "" if self.part is None else self.part.name
         directory = self.capture.directory
@@ -284,7 +296,7 @@ def _no_extent(_: Capture) -> Extent:
 
 
 def _parsed_by_msprof(capture: Capture) -> tuple[Path, ...]:
-    """Return where msprof leaves the databases that it parsed of a device's data."""
+    """Return the directory of the databases that msprof parsed from a device's data."""
     if capture.device is None or not capture.directory.name.startswith(PROF):
         return ()
     return (capture.directory / f"device_{capture.device}" / SQLITE,)
@@ -292,29 +304,32 @@ def _parsed_by_msprof(capture: Capture) -> tuple[Path, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
-    """All that is known of one format outside of its reader; captures of it are pickled with it.
+    """Everything about one format except its reader; pickled with each of its captures.
 
-    Those that must be given:
+    Required:
 
-    name: what `--list` calls its captures, where the source says nothing finer. recognise: the
-    captures of the format in a directory, and what only looks like one. identify: who a capture
-    says it is, a claim for each rank in it. read_with: what reads a claim as the rank that is
-    found for it; it imports its reader itself, so that only the chosen one is loaded.
+    name: shown by `--list` for its captures, unless the source names a variant. recognise: returns
+    the captures of the format in a directory, and files that only look like one. identify: returns
+    a claim for each rank in a capture. read_with: returns the source that reads a claim with a
+    resolved identity; it imports the reader itself, so that only needed readers are loaded.
 
-    Those that most formats leave:
+    Optional functions:
 
-    recognise_file: the captures that a file is of, by its name. recognise_content: the captures
-    that a file is of which no format knows by name. recorded_time: what the capture's own files
-    say of its start and end, beside those that all of msprof's have. ids: the ids in the names of
-    files in a directory, None where it holds one capture. table_directories: where the tables of a
-    capture lie, the better first. parsed_directories: where msprof left databases beside it.
-    unused: what lies beside it and is not used.
+    recognise_file: returns the captures in a file, by its name. recognise_content: returns the
+    captures in a file whose name no format recognises. recorded_time: returns start and end from
+    files of this format; start_info and end_info of msprof are read for all formats. ids: returns
+    the ids in file names of a directory; None if a directory holds only one capture.
+    table_directories: returns the directories of a capture's tables, preferred ones first.
+    parsed_directories: returns the directories of databases that msprof parsed for it. unused:
+    returns files of the capture that are not read.
 
-    lies_beside: whether captures of other formats may lie in its directory and below; without it
-    the directory is of this format alone. packed: whether the file of a capture is unpacked before
-    it is read. counts_ticks: whether its times are ticks of a device, no wall times. utc_names:
-    whether times in its names are in UTC. hardware: what kind of device it is of. noun and writer:
-    what notes call its files, and whose they are.
+    Optional properties:
+
+    shares_directory: whether its directory may hold captures of other formats, in itself and
+    below; if not, the format claims the whole directory. packed: whether a compressed file must be
+    unpacked before it is read. counts_ticks: whether its times are ticks of a device instead of
+    wall time. utc_names: whether times in names are in UTC. hardware: the kind of device. noun:
+    what notes call its files. writer: the program that wrote them.
     """
 
     name: str
@@ -329,7 +344,7 @@ class Format:
     table_directories: Callable[[Capture], tuple[Path, ...]] = _nothing
     parsed_directories: Callable[[Capture], tuple[Path, ...]] = _parsed_by_msprof
     unused: Callable[[Capture], Iterable[UnusedFile]] = _nothing
-    lies_beside: bool = False
+    shares_directory: bool = False
     packed: bool = False
     counts_ticks: bool = False
     utc_names: bool = False
@@ -338,5 +353,5 @@ class Format:
     writer: str = ""
 
     def open(self, claim: Claim, rank: int) -> Source:
-        """Return the source that reads a claim as a rank."""
+        """Return the source that reads a claim as the given rank."""
         return self.read_with(claim, claim.identity(rank))

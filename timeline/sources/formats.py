@@ -1,4 +1,4 @@
-"""All formats that are read: the one place that lists them, best first."""
+"""The list of all formats that are read, preferred ones first."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FORMATS: tuple[Format, ...] = (
     RAW_SLICES,
     RAW,
 )
-"""Where a directory holds several, the first is read."""
+"""All formats; if a directory matches several, the first one is read."""
 LOOKED_FOR = (
     f"  *_ascend_pt/{OUTPUT}, *_ascend_ms/{OUTPUT}",
     f"  PROF_*/{MINDSTUDIO_OUTPUT}, PROF_*/device_N/timeline, sqlite or data",
@@ -40,10 +40,10 @@ LOOKED_FOR = (
     "  step_trace_raw_*.csv, flops_*, minddata_*, hccl_raw_*.csv  (MindSpore)",
     "  *.pt.trace.json, or any .json that holds such a trace  (PyTorch)",
 )
-"""The names that captures have, as people are told where there is none."""
+"""Lines of an error message: names of captures, for a directory that holds none."""
 EXPECTED = (
     "trace_view.json, kernel_details.csv, op_summary_*.csv, task_time_*.csv, an exported "
     "msprof_*.json, a trace of PyTorch, or a database such as ascend_pytorch_profiler_0.db, "
     "msprof_20240101120000.db or msmonitor_PID_TIME_RANK.db."
 )
-"""The names of single files, as people are told of a file that is none of them."""
+"""Part of an error message: names of single files, for a file that has another name."""

@@ -1,4 +1,4 @@
-"""The interface of readers: the identity, clock and records of a capture."""
+"""The interface of readers: a `Source` gives the identity, clock and records of a capture."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from timeline.records.clock import Clock
 from timeline.records.tables import Records
 
 PROF = "PROF_"
-"""How the directory of a session of msprof begins."""
+"""Prefix of the directory name of an msprof session."""
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
+"""Directory of exported files in a capture of torch_npu (*_ascend_pt) or MindSpore
+(*_ascend_ms)."""
 MINDSTUDIO_OUTPUT = "mindstudio_profiler_output"
+"""Directory of exported files in an msprof session."""
 SQLITE = "sqlite"
-"""The directory of a device, or of the host, that holds what msprof parsed."""
+"""Directory, inside that of a device or of the host, of the databases that msprof parsed."""
 
 
 _NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
@@ -23,11 +26,12 @@ _NAMED_LAYERS = frozenset({Layer.HARDWARE, Layer.SCOPES})
 
 @dataclass(frozen=True)
 class Identity:
-    """The rank of a capture, and where it lies.
+    """The rank of a capture, its directory, and how both were found.
 
-    `taken` is the capture's own time stamp (YYYYmmddHHMMSSmmm) from its name, empty where the
-    name has none; `worker` is the process that captured it, as far as the name tells; `part` is
-    what of the capture is of the rank, empty where all of it is.
+    taken: the timestamp in the name of the capture (YYYYmmddHHMMSSmmm), empty if it has none.
+    worker: the recording process as written in the name, empty if it is not. evidence: the file or
+    name that states the rank. part: the name of the part of the capture that belongs to this rank,
+    empty if the whole capture does.
     """
 
     rank: int
@@ -40,23 +44,22 @@ class Identity:
 
     @property
     def place(self) -> Path:
-        """Return where the rank lies, as --assign-rank takes it."""
+        """Return the path of the capture or its part, in the form that --assign-rank accepts."""
         return self.directory / self.part if self.part else self.directory
 
 
 @dataclass(frozen=True)
 class ReadRequest:
-    """The parts of a capture that are wanted; a reader may leave the rest unread.
+    """The parts of a capture to read; a reader may skip everything else.
 
-    every_arg: whether args are wanted that only `--args all` shows; columns that hold nothing else
-    are then read too. names: whether names of device tasks are wanted, even if no layer shows them.
-    measures: whether what the profiler itself measured is wanted, and what lies unused beside it.
-    frequency: whether the frequency of the AI Core is wanted, even if no layer shows counters.
-    operators: whether it is wanted which calls of the framework are operators, and what memory they
-    allocated. shapes: whether the shapes of their inputs are. allocations: whether it is wanted
-    what they allocated, and no more of them. memory: whether it is wanted how much memory was
-    reserved at most, even if no layer shows counters. metrics: whether what counters of the cores
-    measured of each kernel is wanted, however large; small tables of that are always read.
+    layers: the timeline layers to read. every_arg: also read columns that only `--args all` shows.
+    names: read the names of device tasks even if no layer shows them. measures: read the
+    profiler's own measurements, and list files of the capture that are not used. frequency: read
+    the AI Core frequency even if no layer shows counters. operators: find out which framework
+    calls are operators, and how much memory they allocated. shapes: read the input shapes of
+    operators. allocations: read the memory allocated by operators, even without `operators`.
+    memory: read the peak of reserved memory even if no layer shows counters. metrics: read what
+    counters of the cores measured of kernels, even in large tables.
     """
 
     layers: frozenset[Layer]
@@ -72,36 +75,36 @@ class ReadRequest:
 
     @property
     def with_allocations(self) -> bool:
-        """Return whether allocations of framework operators are wanted."""
+        """Return whether to read the memory that framework operators allocated."""
         return self.operators or self.allocations
 
     @property
     def with_names(self) -> bool:
-        """Return whether a layer shows names and types of device tasks, or they are asked for."""
+        """Return whether to read names and types of device tasks."""
         return self.names or bool(self.layers & _NAMED_LAYERS)
 
 
 class Source(Protocol):
-    """One rank's capture in one layout."""
+    """The capture of one rank, in any format."""
 
     @property
     def layout(self) -> str:
-        """The name of the format, or a finer one: what `--list` calls the capture."""
+        """The name of the format or of a variant of it, as shown by `--list`."""
 
     @property
     def identity(self) -> Identity:
-        """Return the rank that the capture is of."""
+        """The rank of the capture, and its directory."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock, and how that relates to wall time."""
+        """The clock of the capture, and its offset to wall time."""
 
     @property
     def files(self) -> tuple[Path, ...]:
         """The files that `read` opens."""
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read at least what is wanted.
+        """Read at least the requested parts of the capture.
 
         Raises:
             SourceError: a file cannot be read.
@@ -110,7 +113,7 @@ class Source(Protocol):
 
 @dataclass(frozen=True)
 class SourceAround:
-    """A source that reads another one in its own way, and is like it otherwise."""
+    """A wrapper around another source, which delegates everything except `read`."""
 
     source: Source
 
@@ -121,7 +124,7 @@ class SourceAround:
 
     @property
     def identity(self) -> Identity:
-        """Return the identity of the capture."""
+        """The identity of the capture."""
         return self.source.identity
 
     @property

@@ -1,1 +1,1 @@
-"""Tables made of ranks' facts: what `--json`, reports and the library hand out."""
+"""Tables of the facts of ranks, for `--json`, reports and the library."""

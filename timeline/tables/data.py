@@ -1,6 +1,6 @@
-"""Tables on data preparation: what limits it, its queues and its pipeline.
+"""Tables of data preparation: its bottleneck, its queues and its pipeline.
 
-The rules and their thresholds are those of MindInsight's page on data preparation.
+The rules and thresholds are those of MindInsight's page on data preparation.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from timeline.records.profiler_tables import (
 from timeline.tables.table import Json, Method, Spec, View
 
 OFTEN_EMPTY = 0.3
-"""The pipeline is too slow where a larger share of batches found the host queue empty."""
+"""Share of batches that found the host queue empty, above which the pipeline is too slow."""
 FULLER_BY = 0.1
-"""An operation is slow where a queue that it takes from is fuller than its own by more."""
+"""Difference in fill of an input queue to the own queue, above which an operation is slow."""
 SLOW_SOURCE = 0.6
-"""A source is slow where it fills a smaller share of its queue."""
+"""Fill of the queue of a source, below which the source is slow."""
 USED_UP = 0.8
-"""Where all other queues are filled to this share at least, the root is slow."""
+"""Minimum fill of all other queues for the root to be slow."""
 _QUEUES = {Queue.HOST: "host", Queue.DEVICE: "device", Queue.TO_DEVICE: "to device"}
 
 
 class Bottleneck(str, enum.Enum):
-    """The bottlenecks of data preparation; programs may rely on the values."""
+    """The bottleneck of data preparation; the values are part of the JSON report."""
 
     PROCESSING = "processing"
     SENDING = "sending"
@@ -41,7 +41,7 @@ class Bottleneck(str, enum.Enum):
 
 
 class Limit(str, enum.Enum):
-    """Why an operation limits its pipeline; programs may rely on the values."""
+    """Reason why an operation limits its pipeline; the values are part of the JSON report."""
 
     FULLER_INPUT = "fuller input"
     SLOW_SOURCE = "slow source"
@@ -50,11 +50,11 @@ class Limit(str, enum.Enum):
 
 DATA_PREPARATION: Spec = Spec(
     "data_preparation",
-    "rank with data: what limits their preparation, by MindInsight's rules",
+    "rank with records of data preparation, and its bottleneck, by MindInsight's rules",
     """
     rank
     text bottleneck = Bottleneck: processing, sending or none; None without a host queue
-    share empty_share = Host queue empty: of batches that met an empty host queue
+    share empty_share = Host queue empty: share of batches that found the host queue empty
     text operations = Operations: a list: the ids of those that limit the pipeline
     share cpu_busy = Processors busy: 0 to 1
     """,
@@ -73,18 +73,18 @@ DATA_PREPARATION: Spec = Spec(
 )
 DATA_QUEUES: Spec = Spec(
     "data_queues",
-    "rank and queue that its batches pass; times are means of a batch",
+    "rank and queue that its batches pass; times are means per batch",
     """
     rank
     text queue = Queue: host, from the pipeline to the sender; device, as seen by GetNext; to \
         device, as seen by the sender
-    records = Batches: batches
-    empty: batches that met it so
-    full: batches that met it so
+    records = Batches: number of batches
+    empty: number of batches that found it empty
+    full: number of batches that found it full
     capacity: in batches
-    get_ns = Waited for: until there was one
+    get_ns = Waited for: until a batch was there
     push_ns = Put in: into the next queue
-    total_ns = Together: of the device queue, how long the fetching took
+    total_ns = Together: for the device queue the time of fetching
     """,
     lambda run: DATA_QUEUES.of_rows(
         (rank.rank, _QUEUES[Queue(queue)], records, *map(_given, more))
@@ -115,16 +115,16 @@ DATA_PIPELINE: Spec = Spec(
     text type
     workers
     parent: the id of the operation that takes from it
-    text children: ids; operations without a queue are skipped
-    samples: of its queue, as what follows
+    text children: ids of the operations it takes from; those without a queue are skipped
+    samples: number of samples of its queue, as for the next four
     capacity: in batches
     real mean_size: in batches
     share usage = Queue filled: mean_size / capacity
-    share empty_share = Queue empty: of the samples
-    share cpu_user = User: of all processors
-    share cpu_system = System: of all processors
+    share empty_share = Queue empty: share of samples
+    share cpu_user = User: share of all processors
+    share cpu_system = System: share of all processors
     text bottleneck: fuller input, slow source or slow sink, by MindInsight's rules
-    text advice = What to try: what to try in that case
+    text advice = What to try: against the bottleneck
     """,
     lambda run: DATA_PIPELINE.of_rows(row for rank in run.facts for row in _pipeline_rows(rank)),
     Json("data_pipeline"),
@@ -144,13 +144,13 @@ DATA_PIPELINE: Spec = Spec(
 )
 DATA_CURVES: Spec = Spec(
     "data_curves",
-    "rank, queue and run of batches",
+    "rank, queue and run of consecutive batches",
     """
     rank
     text queue
     first: its first batch
-    least: size
-    greatest: size
+    least: smallest size of the queue
+    greatest: largest size of the queue
     """,
     lambda run: DATA_CURVES.of_rows(
         (rank.rank, _QUEUES[Queue(queue)], *more)
@@ -186,15 +186,19 @@ def _preparation(rank: RankFacts) -> tuple[object, ...] | None:
 
 
 def _counts(queues: QueueSums, queue: Queue) -> tuple[int, int] | None:
-    """Return how many batches found a queue empty, of how many; None if that is not recorded."""
-    its = queues.take(queues.queue == queue)
-    if not len(its) or its.found_empty[0] == NO_ID:
+    """Return the number of batches that found a queue empty, and of all; None if not recorded."""
+    row = queues.take(queues.queue == queue)
+    if not len(row) or row.found_empty[0] == NO_ID:
         return None
-    return int(its.found_empty[0]), int(its.records[0])
+    return int(row.found_empty[0]), int(row.records[0])
 
 
 def _bottleneck(host: tuple[int, int] | None, device: tuple[int, int] | None) -> Bottleneck | None:
-    """Return what limits by MindInsight's rule: a host queue often empty, a device queue ever."""
+    """Return the bottleneck by MindInsight's rule, None without a host queue.
+
+    host, device: numbers of batches that found the queue empty, and of all. Processing limits if
+    the host queue is often empty, sending if the device queue ever is.
+    """
     if host is None:
         return None
     if host[0] > OFTEN_EMPTY * host[1]:
@@ -209,12 +213,12 @@ def _busy(uses: ProcessorUse) -> float | None:
 
 
 def pipeline_limits(rows: PipelineOperations) -> dict[int, Limit]:
-    """Return which operations of a rank limit its pipeline, by MindInsight's rules.
+    """Return the operations of a rank that limit its pipeline, by MindInsight's rules.
 
-    use(o) is the mean size of the queue of operation o / its capacity, 0 without a queue. Fuller
-    input: o is not the root, and use(k) - use(o) > FULLER_BY for an operation k that it takes from.
-    Slow source: it takes from none, and use(o) < SLOW_SOURCE. Slow sink: the root and nothing else,
-    where use >= USED_UP of all others.
+    use(o) is the mean size of the queue of operation o / its capacity, 0 without a queue. Slow
+    sink: use >= USED_UP for all operations but the root; then the root alone limits. Fuller input:
+    o is not the root, and use(k) - use(o) > FULLER_BY for an operation k that it takes from. Slow
+    source: o takes from none, and use(o) < SLOW_SOURCE.
 
     rows: the root first.
     """
@@ -224,13 +228,13 @@ def pipeline_limits(rows: PipelineOperations) -> dict[int, Limit]:
     root, *others = ops
     if all(use[op] >= USED_UP for op in others):
         return {root: Limit.SLOW_SINK}
-    found = {}
+    limits = {}
     for op in ops:
         if op != root and any(use[child] - use[op] > FULLER_BY for child in inputs[op]):
-            found[op] = Limit.FULLER_INPUT
+            limits[op] = Limit.FULLER_INPUT
         elif not inputs[op] and use[op] < SLOW_SOURCE:
-            found[op] = Limit.SLOW_SOURCE
-    return found
+            limits[op] = Limit.SLOW_SOURCE
+    return limits
 
 
 def _use(rows: PipelineOperations) -> dict[int, float]:
@@ -243,11 +247,11 @@ def _use(rows: PipelineOperations) -> dict[int, float]:
 
 def _children(rows: PipelineOperations) -> dict[int, list[int]]:
     """Return the operations that each operation takes from."""
-    found: dict[int, list[int]] = {op: [] for op in rows.op.tolist()}
+    children: dict[int, list[int]] = {op: [] for op in rows.op.tolist()}
     for op, parent in zip(rows.op.tolist(), rows.parent.tolist(), strict=True):
         if parent != NO_ID:
-            found[parent].append(op)
-    return found
+            children[parent].append(op)
+    return children
 
 
 def _pipeline_rows(rank: RankFacts) -> Iterator[tuple[object, ...]]:
@@ -284,7 +288,7 @@ def _share(percent: float) -> float | None:
 
 
 def _advice(kind: str, *, is_source: bool) -> str:
-    """Return what to try so that an operation of a type becomes faster."""
+    """Return what to try to make an operation of a type faster."""
     name = kind.removesuffix("Op").lower()
     workers = "raise its num_parallel_workers"
     if name.startswith("generator"):

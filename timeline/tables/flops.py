@@ -1,4 +1,4 @@
-"""Floating-point operations of ranks, steps, scopes and operators, as a table and as a tree."""
+"""Floating-point operations of ranks, steps, scopes and operators, and the tree of scopes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _COUNTED = ("unit", "flop", "flop_per_s", "utilization")
 
 FLOPS = Spec(
     "flops",
-    "rank, step, scope and operator of which MindSpore counted floating-point operations",
+    "rank, step, scope and operator whose floating-point operations MindSpore counted",
     """
     rank
     text level: rank, step, scope or operator: the subject of the row
     text name = Operator: of a scope as in the file, such as fc3-Dense(Gradients)
-    text parent: of a scope, which its name and parent identify together
+    text parent: the outer scope of a scope, which name and parent together identify
     step
     text unit = Unit: all, cube or vector
     flop = Work in FLOP: of one step, or of one run of an operator
-    flop_per_s = Rate in FLOP/s: of a rank the mean over its operators, not work / time
+    flop_per_s = Rate in FLOP/s: for a rank the mean over its operators, not work / time
     share utilization: of the peak
     """,
     lambda run: map(_flops, run.facts),
@@ -55,7 +55,7 @@ FLOPS = Spec(
             section="FLOPs",
         ),
     ),
-    note="Nothing is estimated from shapes",
+    note="Operations are never estimated from shapes",
 )
 
 
@@ -70,23 +70,23 @@ _UNITS = np.array([unit.name.lower() for unit in FlopUnit], object)
 
 
 ROOT = "Total"
-"""What the files call the root, which is in no scope."""
+"""Name of the outermost scope in files."""
 ROUNDED = 500
-"""FLOP by which a value may be off: files give MFLOP with three digits."""
+"""Maximum rounding error of a value in FLOP: files give MFLOP with three decimals."""
 MOST_DEPTH = 40
-"""Maximum depth of scopes within each other."""
+"""Maximum nesting depth of scopes."""
 _SUFFIX = re.compile(r"\((?:\d+_)?(?:recompute_)?(?:Default|Gradients)\)$")
-"""The end of a name by which files number scopes of one name."""
+"""Suffix by which files distinguish scopes of one name."""
 
 
 @dataclass(frozen=True)
 class ScopeNode:
-    """A scope: what is done inside it, and by its own operators, that are in no scope within.
+    """A scope at one place of the tree, and its operations.
 
-    own_flop: None if it is not known for this place alone, as the scope lies in several.
-    elsewhere: the scope below which its inner scopes are, of all its places together; empty
-    where that is here. places: how many scopes it lies in. left_out: inner scopes beyond those that
-    were asked for.
+    flop: operations inside it. own_flop: operations of its own operators, which are in no inner
+    scope; None if unknown, as the scope lies in several places. elsewhere: the parent below which
+    its inner scopes are listed instead, empty if they are listed here. places: number of scopes it
+    lies in. left_out: number of inner scopes that are not listed.
     """
 
     name: str
@@ -106,21 +106,25 @@ class ScopeNode:
 
 @dataclass
 class _Links:
-    """The links of scopes: from each to those inside it, and into each."""
+    """Operations on the links between scopes.
+
+    inside: by scope, then by each scope directly inside it. around: by scope, then by each scope
+    directly around it.
+    """
 
     inside: dict[str, dict[str, int]] = field(default_factory=dict)
     around: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, parent: str, name: str, flop: int) -> None:
-        """Add a link; what is linked twice is summed."""
-        for held, one, other in ((self.inside, parent, name), (self.around, name, parent)):
-            ends = held.setdefault(one, {})
+        """Add a link; sum the operations of links between the same two scopes."""
+        for links, scope, other in ((self.inside, parent, name), (self.around, name, parent)):
+            ends = links.setdefault(scope, {})
             ends[other] = ends.get(other, 0) + flop
 
     def own_flop(self, name: str) -> int:
-        """Return the work of a scope outside its inner scopes: in less out.
+        """Return the operations of a scope that are not in its inner scopes.
 
-        The values of a file are rounded, so less than that can add up to is nothing.
+        A difference that rounding in the file can explain counts as 0.
         """
         around, inside = self.around.get(name, {}), self.inside.get(name, {})
         flop = sum(around.values()) - sum(inside.values())
@@ -128,10 +132,10 @@ class _Links:
 
 
 def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
-    """Return the scopes of one rank below their root, None if there are none.
+    """Return the tree of scopes of one rank, None if there are none.
 
-    A scope that lies in several is opened in that where most is done, as files do not tell apart
-    what lies inside by where it is.
+    Files do not split the inner scopes of a scope that lies in several places. They are listed only
+    where the scope has the most operations.
 
     Args:
         scopes: the rows of level scope: name, parent, flop.
@@ -147,14 +151,14 @@ def scope_tree(scopes: Table, most: int) -> ScopeNode | None:
     if root is None:
         return None
     opened = _opened(links, root)
-    told = _largest(links, opened, root, most)
-    return _node(links, opened, told, root)
+    return _node(links, opened, _largest(links, opened, root, most), root)
 
 
 def operator_scopes(operators: Table) -> Table:
-    """Return the scopes in the names of operators, as rows like those in files of scopes.
+    """Return the scopes in the names of operators, with the columns of the level scope.
 
-    What MindSpore 2.1 does not write. Each scope is called by its whole path, so it lies in one.
+    MindSpore 2.1 writes no file of scopes. Each scope has its whole path as name, so that it lies
+    in a single place.
 
     Args:
         operators: the rows of level operator: name, flop.
@@ -163,7 +167,7 @@ def operator_scopes(operators: Table) -> Table:
     for name, flop in zip(operators["name"].tolist(), operators["flop"].tolist(), strict=True):
         outer = ROOT
         ends = (at for at, letter in enumerate(name) if letter == "/")
-        for end in islice(ends, MOST_DEPTH + 1):  # one more, to count what is not told
+        for end in islice(ends, MOST_DEPTH + 1):  # one more, to count scopes that are left out
             links.add(outer, name[:end], flop or 0)
             outer = name[:end]
     rows = [
@@ -179,9 +183,10 @@ def _label(name: str) -> str:
 
 
 def _opened(links: _Links, root: str) -> dict[str, str]:
-    """Return the parent below which each scope that the root reaches is opened.
+    """Return the parent below which the inner scopes of each scope are listed.
 
-    Nothing is opened below itself, whatever a damaged file links.
+    Only scopes that can be reached from the root are included, each at most once, so that links of
+    a damaged file that form a cycle end.
     """
     best = {
         child: max(around, key=lambda parent: (around[parent], parent))
@@ -198,27 +203,30 @@ def _opened(links: _Links, root: str) -> dict[str, str]:
 
 
 def _largest(links: _Links, opened: dict[str, str], root: str, most: int) -> set[tuple[str, str]]:
-    """Return the links to the scopes with the most operations, each below one that is kept."""
+    """Return the links to at most `most` scopes with the most operations, as (parent, name).
+
+    The parent of each is itself among them, or the root.
+    """
     ready: list[tuple[int, str, str]] = []
 
     def open_scope(name: str) -> None:
         for child, flop in links.inside.get(name, {}).items():
             heapq.heappush(ready, (-flop, child, name))
 
-    told: set[tuple[str, str]] = set()
+    kept: set[tuple[str, str]] = set()
     open_scope(root)
-    while ready and len(told) < most:
+    while ready and len(kept) < most:
         _, name, parent = heapq.heappop(ready)
-        told.add((parent, name))
+        kept.add((parent, name))
         if opened.get(name) == parent:
             open_scope(name)
-    return told
+    return kept
 
 
 def _node(
     links: _Links,
     opened: dict[str, str],
-    told: set[tuple[str, str]],
+    kept: set[tuple[str, str]],
     name: str,
     parent: str = "",
     depth: int = 0,
@@ -233,14 +241,14 @@ def _node(
         elsewhere = _label(opened.get(name, "")) if inside else ""
         own_flop = None if inside else around[parent]
         return ScopeNode(label, around[parent], own_flop, (), elsewhere, len(around))
-    shown = [child for child in inside if (name, child) in told and depth < MOST_DEPTH]
+    shown = [child for child in inside if (name, child) in kept and depth < MOST_DEPTH]
     shown.sort(key=lambda child: (-inside[child], child))
     own_flop = None if inside and len(around) > 1 else links.own_flop(name)
     return ScopeNode(
         label,
         flop,
         own_flop if inside else flop,
-        tuple(_node(links, opened, told, child, name, depth + 1) for child in shown),
+        tuple(_node(links, opened, kept, child, name, depth + 1) for child in shown),
         places=max(1, len(around)),
         left_out=len(inside) - len(shown),
     )

@@ -1,4 +1,4 @@
-"""Why devices idle, in tables: by cause, and by cause and host call."""
+"""Tables of idle time by cause, and by cause and host call."""
 
 from __future__ import annotations
 
@@ -25,32 +25,32 @@ IDLE = Spec(
     "rank, step and cause of idle time, which add up to the idle time of the rank and step",
     """
     rank, graph
-    step: masked: the whole selection
+    step: masked for the whole selection
     text cause = Cause
-    gaps: between tasks, in which it occurs
+    gaps: number of gaps between tasks in which it occurs
     total_ns = Time
     text calls: up to five host calls and the time in each, longest first
-    least_ns: the device's own least gap
+    least_ns: minimum gap of the device between any two tasks
     """,
     lambda run: _of_ranks(run, _by_cause),
     Json(
         "idle",
         lambda run, table: _with_calls(table, run["idle_calls"]),
-        "per `rank`, `graph`, `step` (`null` for all of the selection) and "
-        "[`cause`](definitions.md#why-a-device-idles): in how many `gaps`, `total_ns`, and up to "
-        "five `calls` of the host (`name`, `total_ns`); those of a rank add up to its `idle_ns` in "
-        "`overlap`, and those of a step to the time of its period in which nothing computes, "
-        "communicates or copies",
+        "per `rank`, `graph`, `step` (`null` for the whole selection) and "
+        "[`cause`](definitions.md#why-a-device-idles): the number of `gaps`, `total_ns`, and up to "
+        "five `calls` of the host (`name`, `total_ns`); the times of a rank add up to its "
+        "`idle_ns` in `overlap`, those of a step to the time of its period in which nothing "
+        "computes, communicates or copies",
     ),
     Method("idle", by="cause"),
 )
 IDLE_CALLS = Spec(
     "idle_calls",
-    "rank, step, cause and host call meanwhile, longest first; of a step the five longest of each "
-    "cause",
+    "rank, step, cause and host call meanwhile, longest first; of a step only the five longest of "
+    "each cause",
     """
     rank, graph
-    step: masked: the whole selection
+    step: masked for the whole selection
     text cause, call = Host call
     total_ns = Time
     """,
@@ -60,7 +60,7 @@ IDLE_CALLS = Spec(
 
 
 def _with_calls(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
-    """Return the rows by cause, each with its calls."""
+    """Return the rows by cause for JSON, each with its longest calls."""
     calls = {
         key: [{"name": row["call"], "total_ns": row["total_ns"]} for row in rows]
         for key, rows in groupby(by_call.to_dicts(), itemgetter(*_KEYS))
@@ -75,10 +75,10 @@ def _with_calls(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
 
 
 def sum_of_selection(idle: Table, *keys: str) -> Table:
-    """Sum the rows of the tables IDLE or IDLE_CALLS that are of the whole selection.
+    """Sum the rows of IDLE or IDLE_CALLS of the whole selection over all ranks.
 
-    A row for each distinct value of the keys, longest first: those, total_ns and its share, over
-    all ranks; and gaps, where there are any.
+    Returns a row for each distinct combination of keys, longest first, with the keys, total_ns, its
+    share of all, and gaps if the table has them.
     """
     if not len(idle):
         return Table({name: np.empty(0, object) for name in (*keys, "total_ns", "share")})
@@ -89,10 +89,10 @@ def sum_of_selection(idle: Table, *keys: str) -> Table:
 
 
 def least_gap_ns(idle: Table) -> int:
-    """Return the devices' own least gap between two tasks, 0 if it is not known."""
+    """Return the minimum gap that devices leave between any two tasks, 0 if it is unknown."""
     if not len(idle):
         return 0
-    return min((one for one in np.ma.compressed(idle["least_ns"]).tolist() if one), default=0)
+    return min(filter(None, np.ma.compressed(idle["least_ns"]).tolist()), default=0)
 
 
 def _of_ranks(run: Run, of_rank: Callable[[IdleTimes], tuple[Int64, Columns]]) -> Iterator[Columns]:
@@ -102,9 +102,12 @@ def _of_ranks(run: Run, of_rank: Callable[[IdleTimes], tuple[Int64, Columns]]) -
 
 
 def _of_steps(facts: RankFacts, step: Int64, columns: Columns) -> Columns:
-    """Return the columns of one rank, beginning with graph and number of the step."""
+    """Return the columns of one rank, with those of rank, graph and step added.
+
+    step: (n,) row of the step of each row, NO_STEP for the whole selection.
+    """
     whole = step == NO_STEP
-    # NO_STEP, which is -1, picks what stands at the end.
+    # NO_STEP is -1, so it selects the appended last element.
     graph = np.append(facts.steps.graph, NO_GRAPH)[step]
     return {
         "rank": np.full(len(step), facts.rank, np.int64),
@@ -117,10 +120,10 @@ def _of_steps(facts: RankFacts, step: Int64, columns: Columns) -> Columns:
 def _by_cause(idle: IdleTimes) -> tuple[Int64, Columns]:
     causes, calls = idle.causes, idle.calls
     key = causes.step * len(CAUSES) + causes.cause
-    of_calls = calls.step * len(CAUSES) + calls.cause
-    first = np.searchsorted(of_calls, key, side="left")
-    stop = np.minimum(np.searchsorted(of_calls, key, side="right"), first + MOST_CALLS)
-    spelled = [
+    call_key = calls.step * len(CAUSES) + calls.cause
+    first = np.searchsorted(call_key, key, side="left")
+    stop = np.minimum(np.searchsorted(call_key, key, side="right"), first + MOST_CALLS)
+    listed = [
         ", ".join(
             f"{idle.names[call]} {format_duration(total_ns)}"
             for call, total_ns in zip(
@@ -134,7 +137,7 @@ def _by_cause(idle: IdleTimes) -> tuple[Int64, Columns]:
         "cause": _names(causes.cause),
         "gaps": causes.gaps,
         "total_ns": causes.total_ns,
-        "calls": np.array(spelled, object),
+        "calls": np.array(listed, object),
         "least_ns": np.ma.masked_array(np.full(len(causes), idle.least_ns), ~between),
     }
 

@@ -1,4 +1,4 @@
-"""The memory of graphs, at its peak, by operator and by tensor, as tables."""
+"""Tables of memory: peaks of graphs, memory by operator and by tensor, and peaks of counters."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _METHOD = Method("memory", questions={"most_allocations": EVERY_ROW})
 
 MEMORY_GRAPHS = Spec(
     "memory_graphs",
-    "rank and graph, the most memory it holds, as MindSpore plans it; or per rank, of what "
-    "torch_npu allocated",
+    "rank and graph, its peak memory as planned by MindSpore; or per rank, the peak of torch_npu's "
+    "allocations",
     """
     rank, graph
     static_bytes: held throughout
     peak_bytes = Peak
-    peak_node: the place in the execution order where the peak is first reached
-    text peak_operator = At operator: there; of allocations the last one before it
+    peak_node: position in the execution order where the peak is first reached
+    text peak_operator = At operator: at that position; of the last allocation before the peak
     capacity_bytes: of the device
     nodes = Operators: their number
     tensors: their number, or that of allocations
@@ -42,11 +42,11 @@ MEMORY_OPERATORS = Spec(
     "operator of a graph in execution order, or allocation in order of time",
     """
     rank, graph
-    node: its place in that order, from 0
+    node: its position in that order, from 0
     text name
-    use_bytes: held by the graph then
+    use_bytes: held by the graph at that position
     size_bytes: of the operator's outputs and workspaces
-    change_bytes: of use_bytes since the node before
+    change_bytes: of use_bytes since the previous node
     """,
     lambda run: _parts(run.facts, _operators, _allocations),
     method=_METHOD._replace(by="operator"),
@@ -58,16 +58,16 @@ MEMORY_TENSORS = Spec(
     rank, graph, tensor
     text type = Type
     size_bytes
-    first = From operator: the node from which on it lives
-    last = To operator: the last node at which it lives
-    text operator = Operator: the one that makes it
+    first = From operator: the first node of its lifetime
+    last = To operator: the last node of its lifetime
+    text operator = Operator: the one that creates it
     text at_peak: true if it lives at the peak
     """,
     lambda run: _parts(run.facts, _tensors, _held),
     method=_METHOD._replace(by="tensor"),
 )
 MOST_AT_PEAK = 50
-"""So many tensors of those that are held at a peak are shown, the largest."""
+"""Maximum number of tensors held at a peak that are shown, the largest ones."""
 
 
 def _parts(
@@ -75,7 +75,7 @@ def _parts(
     planned: Callable[[RankFacts, MemoryUse], Columns],
     allocated: Callable[[int, AllocatedMemory], Columns],
 ) -> Iterator[Columns]:
-    """Yield the columns of each rank, of what graphs hold as planned and of what was allocated."""
+    """Yield the columns of each rank for its planned graphs, and for its recorded allocations."""
     for rank in facts:
         tables = rank.profiler_tables
         if len(tables.of(MemoryGraphs)):
@@ -127,7 +127,7 @@ def _tensors(rank: RankFacts, use: MemoryUse) -> Columns:
 
 
 def _node_names(use: MemoryUse, strings: StringPool) -> npt.NDArray[np.object_]:
-    """Return the names of nodes, and at the end None, where NO_NODE points to."""
+    """Return the names of nodes, with None appended, which NO_NODE (-1) selects."""
     return texts_or_none(strings)[np.append(use.nodes.name, np.int32(NO_NAME))]
 
 
@@ -143,9 +143,9 @@ def _allocated(rank: int, memory: AllocatedMemory) -> Columns:
 
 def _allocations(rank: int, memory: AllocatedMemory) -> Columns:
     held = memory.held
-    not_known = held.use_bytes == NO_ID
+    unknown = held.use_bytes == NO_ID
     change_bytes = np.ma.masked_array(
-        np.diff(held.use_bytes, prepend=NO_ID), not_known | np.append(True, not_known)[:-1]
+        np.diff(held.use_bytes, prepend=NO_ID), unknown | np.append(True, unknown)[:-1]
     )
     return MEMORY_OPERATORS.part(
         rank,
@@ -173,10 +173,10 @@ def _held(rank: int, memory: AllocatedMemory) -> Columns:
 
 
 RESERVED = "reserved"
-"""The name, among peaks, of the most memory that was reserved."""
+"""Metric and name of the peak of reserved memory."""
 MEMORY: Spec = Spec(
     "memory",
-    "peak of memory, for a comparison; those of counters if they are read",
+    "peak of reserved memory, or of a counter if counters are read, for a comparison",
     """
     rank
     text metric: reserved; None for a counter

@@ -1,4 +1,4 @@
-"""Operators by type and source, by step, and as the framework describes them."""
+"""Tables of operators by type and source, by step, and as the framework describes them."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ from timeline.tables.table import (
     texts_or_none,
 )
 
-MOST_TOLD_STEPS = 20_000
-"""Rows of operators by step in a report."""
+MOST_REPORTED_STEPS = 20_000
+"""Maximum number of rows of operators by step in a report."""
 _TASKS = "tasks"
 _SOURCE = """
     text source: tasks, or the MindSpore file with the sums: aicore_intermediate (of a mean \
@@ -44,13 +44,13 @@ _SOURCE = """
     """
 _TIMES = """
     count, total_ns = Total, shortest_ns = Min, longest_ns = Max
-    waited_ns: from the end of the kernel before to each run, as in kernel_details.csv
+    waited_ns: total gap between each run and the kernel before it, as in kernel_details.csv
     """
 _SUMS = """
     mean_ns
     dispatch_ns: of AI CPUs, until the task began
-    run_ns: of AI CPUs, from then on
-    share share: of all of its source and rank
+    run_ns: of AI CPUs, from the start of the task
+    share share: of the total of its source and rank
     """
 _BOUNDS = """
     text bound = Bound by: the busiest pipe of the AI Core (cube, vector, scalar, mte1, mte2, \
@@ -70,16 +70,16 @@ _ONE_ROW = "; each compute task and communication op is in one row of tasks"
 
 OPERATORS = Spec(
     "operators",
-    "rank and operator, with name and shapes if those were asked for",
+    "rank and operator, with name and shapes if requested",
     f"""
     rank
     communication: 1 or 0
     label type
-    label core: what ran it
+    label core: type of core that ran it
     label name
     label shapes: of inputs
     {_TIMES}{_BOUNDS}{_WORK}""",
-    # Operators of a host alone are listed only if no device is recorded at all.
+    # Ranks recorded only on the host are listed only if no rank has device records.
     lambda run: map(
         _operators,
         [rank for rank in run.facts if rank.tasks or rank.communication_ops] or run.facts,
@@ -122,7 +122,7 @@ OPERATORS_BY_TYPE = Spec(
     rank
     communication: 1 or 0
     label type
-    label core: what ran it
+    label core: type of core that ran it
     label shapes: empty
     {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
     lambda run: [_with_file_sums(run, "operator_sums")],
@@ -135,7 +135,7 @@ OPERATORS_BY_NAME = Spec(
     rank
     communication: 1 or 0
     label type
-    label core: what ran it
+    label core: type of core that ran it
     label name
     label shapes: of inputs
     {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
@@ -144,7 +144,7 @@ OPERATORS_BY_NAME = Spec(
 )
 OPERATOR_STEPS = Spec(
     "operator_steps",
-    "rank, step and type, operator or kernel; of the rank's dynamic_shape_info file, or else of "
+    "rank, step and type, operator or kernel; from the rank's dynamic_shape_info file, else from "
     "its tasks and communication ops in steps",
     """
     rank, step
@@ -159,8 +159,8 @@ OPERATOR_STEPS = Spec(
         "operator_steps", levels=("type", "name", "kernel"), questions={"every_run": True}
     ),
 )
-TOLD_OPERATOR_STEPS = Spec(
-    "told_operator_steps",
+REPORTED_OPERATOR_STEPS = Spec(
+    "reported_operator_steps",
     "rank, step and type, operator or kernel",
     """
     rank, step
@@ -170,11 +170,11 @@ TOLD_OPERATOR_STEPS = Spec(
     text shapes: of inputs
     count, total_ns = Time, mean_ns
     """,
-    lambda run: _told_steps(run),  # noqa: PLW0108 - defined below
+    lambda run: _reported_steps(run),  # noqa: PLW0108 - defined below
     Json("operator_steps"),
     note="Tasks have the level type; `dynamic_shape_info_N.json`, if there, name and kernel too. "
-    "At most 20 000 rows: beyond, the types that take least share a row without a type in "
-    "each step",
+    "At most about 20 000 rows: if there are more, the types with the least time share a row "
+    "without a type in each step",
 )
 FRAMEWORK = Spec(
     "framework",
@@ -184,7 +184,7 @@ FRAMEWORK = Spec(
     task: its id on the device
     label name
     text type
-    block_dim: how many blocks it is split into
+    block_dim: number of blocks it is split into
     text inputs: a list of objects with `format`, `type` and `shape`
     text outputs: as inputs
     """,
@@ -205,7 +205,7 @@ def _operators(facts: RankFacts) -> Columns:
         times,
         facts.operators.strings,
         communication=times.communication.astype(np.int64),
-        waited_ns=times.waited_ns if facts.operators.tells_waits else no_numbers(len(times)),
+        waited_ns=times.waited_ns if facts.operators.has_waits else no_numbers(len(times)),
         **_bounds(facts, np.arange(len(times)), len(times)),
     )
 
@@ -232,9 +232,9 @@ def _unbound(rows: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _with_file_sums(run: Run, sums: str) -> Columns:
-    """Return operators of tasks, and below them those of other sources.
+    """Return the operators of tasks, followed by those that MindSpore's files sum up.
 
-    sums: the table of sums by source; those of tasks are left out.
+    sums: the name of the table of operators by source; only its rows from files are added.
     """
     operators, files = run["operators"], run[sums]
     files = files.take(files["source"] != _TASKS)
@@ -247,11 +247,11 @@ def _with_file_sums(run: Run, sums: str) -> Columns:
         "run_ns": no_numbers(count),
         "share": _share(total_ns, [np.asarray(operators["rank"])]),
     }
-    texts, nothing = np.full(len(files), "", object), no_numbers(len(files))
+    empty, absent = np.full(len(files), "", object), no_numbers(len(files))
     below = {
         "communication": np.zeros(len(files), np.int64),
-        **dict.fromkeys(("name", "shapes"), texts),
-        **dict.fromkeys(("shortest_ns", "longest_ns", "waited_ns"), nothing),
+        **dict.fromkeys(("name", "shapes"), empty),
+        **dict.fromkeys(("shortest_ns", "longest_ns", "waited_ns"), absent),
         **files.columns,
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }
@@ -302,14 +302,14 @@ def _of_files(spec: Spec, facts: RankFacts, level: RunLevel) -> Iterator[Columns
     )
 
 
-def _told_steps(run: Run) -> Table | Iterator[Columns]:
-    """Return the rows of OPERATOR_STEPS for a report: those of MOST_TOLD_STEPS or all.
+def _reported_steps(run: Run) -> Table | Iterator[Columns]:
+    """Return the rows of OPERATOR_STEPS for a report, about MOST_REPORTED_STEPS at most.
 
-    Beyond, the types that take least share a row in each step.
+    If there are more, the types with the least time share one row in each step.
     """
-    if len(run["operator_steps"]) <= MOST_TOLD_STEPS:
+    if len(run["operator_steps"]) <= MOST_REPORTED_STEPS:
         return run["operator_steps"]
-    most = max(1, MOST_TOLD_STEPS // len(run.facts))
+    most = max(1, MOST_REPORTED_STEPS // len(run.facts))
     return (_steps_of(rank.rank, rank.operator_steps.limited(most)) for rank in run.facts)
 
 
@@ -342,12 +342,12 @@ def _described(facts: RankFacts) -> Columns:
 
 
 def _tensors(strings: npt.NDArray[np.object_], codes: Codes) -> npt.NDArray[np.object_]:
-    """Return the JSON list of each row, None if it has none."""
-    known = {code: orjson.loads(strings[code]) for code in np.unique(codes).tolist() if code}
-    found = np.empty(len(codes), object)
+    """Return the parsed JSON list of each row, None for an empty string."""
+    parsed = {code: orjson.loads(strings[code]) for code in np.unique(codes).tolist() if code}
+    tensors = np.empty(len(codes), object)
     for row, code in enumerate(codes.tolist()):
-        found[row] = known.get(code)
-    return found
+        tensors[row] = parsed.get(code)
+    return tensors
 
 
 def _mean(total_ns: Int64, count: Int64) -> npt.NDArray[Any]:
@@ -366,16 +366,16 @@ def _share(total_ns: Int64, keys: Sequence[Int64]) -> npt.NDArray[np.float64]:
 
 
 MOST_CURVES = 8
-"""Types that have a curve of their own."""
+"""Maximum number of types with a curve of their own."""
 
 
 @dataclass(frozen=True)
 class OperatorCurves:
-    """The types that take longest, longest first, and what they take in each step.
+    """Time in each step of the operator types with the most time, longest first.
 
-    steps: (C,), ascending. types: (K,). mean_ns: (K, C) of the ranks that ran the step. totals_ns:
-    (K,) over all steps and ranks. others: how many more types there are, others_ns what they take;
-    of some ranks those may hold a part of a type that has a curve.
+    steps: (C,), ascending. types: (K,). mean_ns: (K, C), mean of the ranks that ran the step.
+    totals_ns: (K,) over all steps and ranks. others, others_ns: number and total time of all other
+    types; the time may include a part of a type with a curve, where a rank's rows were merged.
     """
 
     steps: Int64
@@ -389,8 +389,8 @@ class OperatorCurves:
 def operator_curves(steps: Table, operators: Table) -> OperatorCurves | None:
     """Return the curves of types, None if there are fewer than two steps.
 
-    steps: rows of OPERATOR_STEPS. operators: of OPERATORS; what is communication
-    there, and no more than that, has no curve.
+    steps: rows of OPERATOR_STEPS. operators: rows of OPERATORS; types that only communicate have
+    no curve.
     """
     if not len(steps):
         return None
@@ -404,8 +404,7 @@ def operator_curves(steps: Table, operators: Table) -> OperatorCurves | None:
         return None
     total_ns = np.asarray(rows["total_ns"])
     is_rest = np.array([kind is None for kind in rows["type"].tolist()], np.bool_)
-    spelled = np.where(is_rest, "", rows["type"])
-    types, kind = np.unique(spelled, return_inverse=True)
+    types, kind = np.unique(np.where(is_rest, "", rows["type"]), return_inverse=True)
     totals_ns = np.zeros(len(types), np.int64)
     np.add.at(totals_ns, kind[~is_rest], total_ns[~is_rest])
     shown = np.argsort(-totals_ns, kind="stable")[:MOST_CURVES]

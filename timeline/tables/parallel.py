@@ -1,4 +1,4 @@
-"""Step traces, how a run is split over ranks, and the bubbles of its pipeline, as tables."""
+"""Tables of step traces, of the split of a run over ranks, and of pipeline bubbles."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given
 from timeline.units import format_count, format_share
 
 OF_STEPS, OF_FILE = "steps", "file"
-"""What a mean is of: the steps of the table, and the steps that the profiler's file is of."""
+"""Basis of a mean: the selected steps, or the profiler's file, which holds the mean itself."""
 PARTS = ("total_ns", "interval_ns", "fp_bp_ns", "tail_ns")
 STEP_TRACE = Spec(
     "step_trace",
@@ -34,7 +34,7 @@ STEP_TRACE = Spec(
     """
     rank, graph
     step: masked in means
-    text of: in means: steps for the selected ones without the first, file for the file's
+    text of: in means: steps if over the selected ones without the first, file if from the file
     start_ns: the end of the step before
     total_ns: interval_ns + fp_bp_ns + tail_ns
     interval_ns: the wait for data; masked in the first step
@@ -49,7 +49,7 @@ STEP_TRACE = Spec(
 
 
 def _parts(facts: RankFacts) -> Iterator[Columns]:
-    """Yield the rows of a rank: its steps, then means."""
+    """Yield the rows of a rank: its steps, then their means."""
     steps, trace = facts.steps, facts.step_trace
     rows = np.flatnonzero(~steps.host) if len(trace) else np.zeros(0, np.int64)
     rows = rows[sort_rows(steps.graph[rows], steps.iteration[rows], steps.start_ns[rows])]
@@ -84,22 +84,24 @@ def _means(
     """
     steps, trace = facts.steps, facts.step_trace
     for graph in points:
-        its = rows[steps.graph[rows] == graph]
-        if len(its) > 1:
-            means_ns = (
-                mean_time_ns(getattr(trace, part)[its[~trace.first[its]]]) for part in PARTS
-            )
+        of_graph = rows[steps.graph[rows] == graph]
+        if len(of_graph) > 1:
+            later = of_graph[~trace.first[of_graph]]
+            means_ns = (_mean_time_ns(getattr(trace, part)[later]) for part in PARTS)
             yield facts.rank, _graph(graph), None, OF_STEPS, None, *means_ns, *points[graph]
     graph = next(iter(points)) if len(points) == 1 else NO_GRAPH
     means = facts.profiler_tables.of(StepTraceMeans)
     for row in range(len(means)):
-        its_ns = (int(getattr(means, part)[row]) for part in PARTS)
-        given_ns = (None if time_ns == NO_TIME else time_ns for time_ns in its_ns)
-        yield facts.rank, _graph(graph), None, OF_FILE, None, *given_ns, *_points(facts, graph)
+        row_ns = (int(getattr(means, part)[row]) for part in PARTS)
+        means_ns = (None if time_ns == NO_TIME else time_ns for time_ns in row_ns)
+        yield facts.rank, _graph(graph), None, OF_FILE, None, *means_ns, *_points(facts, graph)
 
 
 def _points(facts: RankFacts, graph: int) -> _Points:
-    """Return where forward begins and backward ends in a graph; some files know no graphs."""
+    """Return the operators at which forward begins and backward ends in a graph, None if unknown.
+
+    A file without graph numbers applies to all graphs.
+    """
     strings, points = facts.profiler_tables.strings, facts.profiler_tables.of(StepPoints)
     for row in np.flatnonzero((points.graph == graph) | (points.graph == NO_GRAPH)).tolist():
         return strings[points.fp_start[row]] or None, strings[points.bp_end[row]] or None
@@ -110,8 +112,8 @@ def _graph(graph: int) -> int | None:
     return None if graph == NO_GRAPH else graph
 
 
-def mean_time_ns(times_ns: Int64) -> int | None:
-    """Return the mean of the known times, to the nearest nanosecond, halves up."""
+def _mean_time_ns(times_ns: Int64) -> int | None:
+    """Return the mean of the known times, rounded half up; None if none is known."""
     known_ns = times_ns[times_ns != NO_TIME]
     if not len(known_ns):
         return None
@@ -122,9 +124,9 @@ _NUMBERS = ("stages", "ranks", "stage", "tensors", "contexts")
 
 PARALLEL: Spec = Spec(
     "parallel",
-    "run whose files record how it is split over ranks, which is one at most",
+    "run whose files record how it is split over ranks, at most one",
     """
-    text mode: in the file's words, such as auto_parallel or pipeline-parallel
+    text mode: as in the file, such as auto_parallel or pipeline-parallel
     stages: their number
     ranks: their number
     text stage_ranks: a list: the ranks of each stage
@@ -141,24 +143,27 @@ PARALLEL: Spec = Spec(
 
 
 def _splits(facts: Sequence[RankFacts]) -> Iterator[tuple[Any, ...]]:
-    """Yield how the run is split, in one row, or none if no file records that.
+    """Yield a row with the split of the run, or no row if no file records it.
 
-    If files differ, the name of the parallel times is believed first, then parallel_strategy, then
-    profiler_info, and of each kind that of the first rank.
+    If files differ, the file name of the parallel times takes precedence, then parallel_strategy,
+    then profiler_info; of each kind, the file of the first rank.
     """
-    said = _Said.of(facts)
-    if not said:
+    descriptions = _Description.of(facts)
+    if not descriptions:
         return
-    mode, stages, ranks = (_first(said, name) for name in ("mode", "stages", "ranks"))
+    mode, stages, ranks = (_first(descriptions, name) for name in ("mode", "stages", "ranks"))
     stage_ranks: list[list[int]] | None = None
     if stages is not None and ranks is not None and stages <= ranks:
-        # Pipelines may be built in another order than ranks: then only known ones have a stage.
-        own = {one.rank: one.stage for one in said if one.source is ParallelSource.METADATA}
-        known = {rank: stage for rank, stage in own.items() if stage is not None}
-        every = {rank: rank * stages // ranks for rank in range(ranks)}
-        placed = every if known.items() <= every.items() else known
+        # Stages of pipelines may not follow the order of ranks; then only recorded ones are known.
+        recorded = {
+            one.rank: one.stage
+            for one in descriptions
+            if one.source is ParallelSource.METADATA and one.stage is not None
+        }
+        in_order = {rank: rank * stages // ranks for rank in range(ranks)}
+        known = in_order if recorded.items() <= in_order.items() else recorded
         stage_ranks = [[] for _ in range(stages)]
-        for rank, stage in sorted(placed.items()):
+        for rank, stage in sorted(known.items()):
             if stage < stages:
                 stage_ranks[stage].append(rank)
     yield mode, stages, ranks, stage_ranks
@@ -173,7 +178,7 @@ def stage_of(rank: int, parallel: Table) -> int | None:
 
 @dataclass(frozen=True)
 class ParallelIndices:
-    """The DP, PP and TP index of a rank."""
+    """The data, pipeline and tensor parallel index of a rank, None if unknown."""
 
     dp: int | None = None
     pp: int | None = None
@@ -181,21 +186,22 @@ class ParallelIndices:
 
 
 def parallel_indices(facts: Sequence[RankFacts]) -> dict[int, ParallelIndices]:
-    """Return the indices of each rank of a run of Megatron, by the sizes in its metadata.
+    """Return the parallel indices of each rank of a Megatron run, by the sizes in its metadata.
 
-    Ranks are numbered by tensor, sequence, copy and stage, the first fastest (msprof-analyze has
-    the same, but takes sequences for copies); none where sizes contradict each other.
+    Ranks are numbered by tensor, context, data and pipeline index, the first of them fastest.
+    (msprof-analyze assumes the same order, but counts contexts as data parallel.) No rank has
+    indices if the sizes contradict each other.
     """
-    said = [one for one in _Said.of(facts) if one.source is ParallelSource.METADATA]
-    tensors, stages, ranks = (_first(said, name) for name in ("tensors", "stages", "ranks"))
+    descriptions = [one for one in _Description.of(facts) if one.source is ParallelSource.METADATA]
+    tensors, stages, ranks = (_first(descriptions, name) for name in ("tensors", "stages", "ranks"))
     if tensors is None or stages is None or ranks is None:
         return {}
-    inner = tensors * (_first(said, "contexts") or 1)
+    inner = tensors * (_first(descriptions, "contexts") or 1)
     copies, rest = divmod(ranks, inner * stages)
-    own = {one.rank: one.stage for one in said if one.stage is not None}
+    recorded = {one.rank: one.stage for one in descriptions if one.stage is not None}
     return {
         rank: ParallelIndices(
-            rank // inner % copies, own.get(rank, rank // (inner * copies)), rank % tensors
+            rank // inner % copies, recorded.get(rank, rank // (inner * copies)), rank % tensors
         )
         for rank in (one.rank for one in facts)
         if rank < ranks and copies and not rest
@@ -203,24 +209,29 @@ def parallel_indices(facts: Sequence[RankFacts]) -> dict[int, ParallelIndices]:
 
 
 def parallel_contradictions(facts: Sequence[RankFacts]) -> Iterator[str]:
-    """Return contradictions between files on how the run is split.
+    """Yield sentences on files that contradict each other about the split of the run.
 
-    Modes are compared between files of one kind: others name them otherwise.
+    Modes are compared only between files of one kind, since kinds name them differently.
     """
-    said = _Said.of(facts)
+    descriptions = _Description.of(facts)
     for name in ("mode", "stages", "ranks"):
         for kind in ParallelSource if name == "mode" else (None,):
-            alike = [one for one in said if kind in (None, one.source) and one.tells(name)]
-            others = [one for one in alike[1:] if getattr(one, name) != getattr(alike[0], name)]
-            if others:
-                yield (
-                    f"rank {others[0].rank}: {others[0].file} says {others[0].spelled(name)}, but "
-                    f"{alike[0].file} {alike[0].spelled(name)}, which is taken."
-                )
+            with_value = [
+                one
+                for one in descriptions
+                if kind in (None, one.source) and getattr(one, name) is not None
+            ]
+            for other in with_value[1:]:
+                if getattr(other, name) != getattr(with_value[0], name):
+                    yield (
+                        f"rank {other.rank}: {other.file} says {other.format(name)}, but "
+                        f"{with_value[0].file} {with_value[0].format(name)}, which is taken."
+                    )
+                    break
 
 
 @dataclass(frozen=True)
-class _Said:
+class _Description:
     """One file's description of how the run is split."""
 
     source: ParallelSource
@@ -234,15 +245,15 @@ class _Said:
     contexts: int | None = None
 
     @classmethod
-    def of(cls, facts: Sequence[RankFacts]) -> list[_Said]:
-        """Return what all files say, the most trusted first."""
-        found = []
+    def of(cls, facts: Sequence[RankFacts]) -> list[_Description]:
+        """Return the descriptions in all files, the most trusted first."""
+        descriptions = []
         for rank in facts:
             strings = rank.profiler_tables.strings
             rows = rank.profiler_tables.of(ParallelStrategies)
             for row in range(len(rows)):
                 numbers = (int(getattr(rows, name)[row]) for name in _NUMBERS)
-                found.append(
+                descriptions.append(
                     cls(
                         ParallelSource(int(rows.source[row])),
                         rank.rank,
@@ -251,19 +262,18 @@ class _Said:
                         *(None if number == NO_ID else number for number in numbers),
                     )
                 )
-        return sorted(found, key=lambda one: (one.source, one.rank))
+        return sorted(descriptions, key=lambda one: (one.source, one.rank))
 
-    def tells(self, name: str) -> bool:
-        return getattr(self, name) is not None
-
-    def spelled(self, name: str) -> str:
+    def format(self, name: str) -> str:
+        """Format a value of the description, such as "4 stages"."""
         value = getattr(self, name)
         return str(value) if name == "mode" else format_count(value, name.removesuffix("s"))
 
 
-def _first(said: Sequence[_Said], name: str) -> Any:
+def _first(descriptions: Sequence[_Description], name: str) -> Any:
     """Return the value of the most trusted file, None if no file has one."""
-    return next((getattr(one, name) for one in said if one.tells(name)), None)
+    values = (getattr(one, name) for one in descriptions)
+    return next((value for value in values if value is not None), None)
 
 
 PARALLEL_TIMES: Spec = Spec(
@@ -273,13 +283,13 @@ PARALLEL_TIMES: Spec = Spec(
     rank
     stage: from 0
     step: masked in means
-    text of: in means: steps for the selected ones without the first, file for the file's
+    text of: in means: steps if over the selected ones without the first, file if from the file
     computing_ns
     communication_alone_ns = Communication alone: while nothing computes
-    stage_ns = Stage time: computing_ns + collective_alone_ns; of step_trace_time.csv its own
-    receive_alone_ns = Receives alone: of communication alone
-    collective_alone_ns = Collectives alone: of communication alone
-    communication_ns: of ranks with tables alone, as the next two
+    stage_ns = Stage time: computing_ns + collective_alone_ns; from step_trace_time.csv its own
+    receive_alone_ns = Receives alone: part of communication alone
+    collective_alone_ns = Collectives alone: part of communication alone
+    communication_ns: only of ranks with tables alone, as the next two
     free_ns, preparing_ns
     """,
     lambda run: PARALLEL_TIMES.of_rows(_parallel_rows(run)),
@@ -290,20 +300,20 @@ _TIMES = tuple(name for name in PARALLEL_TIMES.kinds if name.endswith("_ns"))
 
 
 def _parallel_rows(run: Run) -> Iterator[tuple[Any, ...]]:
-    parallel, said = run["parallel"], _Said.of(run.facts)
-    own_stage = {one.rank: one.stage for one in said if one.stage is not None}
+    parallel, descriptions = run["parallel"], _Description.of(run.facts)
+    recorded = {one.rank: one.stage for one in descriptions if one.stage is not None}
     for rank in run.facts:
         stage = stage_of(rank.rank, parallel)
-        stage = own_stage.get(rank.rank) if stage is None else stage
+        stage = recorded.get(rank.rank) if stage is None else stage
         times = rank.profiler_tables.of(ParallelTimes)
         steps, means = times.take(~times.mean), times.take(times.mean)
         for table, of in ((steps, None), (_mean_of(steps), OF_STEPS), (means, OF_FILE)):
-            every = [None] * len(table) if of else table.step.tolist()
-            numbers = [None if step == NO_ID else step for step in every]
+            steps_or_none = [None] * len(table) if of else table.step.tolist()
+            numbers = [None if step == NO_ID else step for step in steps_or_none]
             columns = [getattr(table, name).tolist() for name in _TIMES]
-            for step, *found in zip(numbers, *columns, strict=True):
-                given = [None if time_ns == NO_TIME else time_ns for time_ns in found]
-                yield rank.rank, stage, step, of, *given
+            for step, *row_ns in zip(numbers, *columns, strict=True):
+                times_ns = [None if time_ns == NO_TIME else time_ns for time_ns in row_ns]
+                yield rank.rank, stage, step, of, *times_ns
 
 
 def _mean_of(steps: ParallelTimes) -> ParallelTimes:
@@ -311,13 +321,13 @@ def _mean_of(steps: ParallelTimes) -> ParallelTimes:
     if len(steps) < 2:
         return ParallelTimes.empty()
     kept = steps.take(~steps.first)
-    means_ns = {name: mean_time_ns(getattr(kept, name)) for name in _TIMES}
+    means_ns = {name: _mean_time_ns(getattr(kept, name)) for name in _TIMES}
     known_ns = {name: [time_ns] for name, time_ns in means_ns.items() if time_ns is not None}
     return ParallelTimes.of(1, known_ns)
 
 
 NOTABLE = 0.01
-"""Bubbles of a smaller share of the time are not worth a sentence."""
+"""Minimum share of bubbles in the time of steps for a sentence on them."""
 
 
 PIPELINE = Spec(
@@ -328,13 +338,13 @@ PIPELINE = Spec(
     step: masked outside of any
     stage: from 0
     stages, micro_batches, receives
-    matched: of how many of them the send is known
-    bubble_ns: the time it waited in them
-    exposed_ns: of that, while nothing computed
-    share share: the bubble's of the step
-    share exposed_share: the exposed part's of the step
+    matched: number of receives whose send is known
+    bubble_ns: time it waited in receives
+    exposed_ns: part of the bubble in which nothing computed
+    share share: of the bubble in the step
+    share exposed_share: of the exposed part in the step
     share ideal_share: (stages - 1) / (micro_batches + stages - 1)
-    text ordinary: whether the step is
+    text ordinary: true if the step is ordinary
     """,
     lambda run: _pipeline(run),  # noqa: PLW0108 - defined below
     Json("pipeline"),
@@ -349,7 +359,7 @@ def _pipeline(run: Run) -> Iterator[Columns]:
     if not len(bubbles):
         return
     ranks = np.array([rank.rank for rank in run.facts], np.int64)
-    spans_ns, plain = _steps_of(run.facts, bubbles, run.ordinary)
+    spans_ns, is_ordinary = _steps_of(run.facts, bubbles, run.ordinary)
     unknown = (bubbles.stages == NO_ID) | (bubbles.micro_batches == NO_ID)
     between = bubbles.stages - 1
     ideal = between / np.where(unknown, 1, bubbles.micro_batches + between)
@@ -361,7 +371,7 @@ def _pipeline(run: Run) -> Iterator[Columns]:
         "share": _shares(bubbles.bubble_ns, spans_ns),
         "exposed_share": _shares(bubbles.exposed_ns, spans_ns),
         "ideal_share": np.ma.masked_array(np.round(ideal, 6), unknown),
-        "ordinary": plain.astype(object),
+        "ordinary": is_ordinary.astype(object),
     }
 
 
@@ -376,26 +386,26 @@ def _shares(times_ns: Int64, spans_ns: Int64) -> npt.NDArray[Any]:
 def _steps_of(
     facts: Sequence[RankFacts], bubbles: Bubbles, ordinary: Sequence[Bool]
 ) -> tuple[Int64, Bool]:
-    """Return how long each step took on its rank, 0 if not known, and whether it is ordinary.
+    """Return the span of the step of each bubble, 0 if unknown, and whether it is ordinary.
 
-    Without steps, the selection counts as one ordinary step.
+    A rank without steps counts as one ordinary step.
     """
-    found = list[tuple[int, bool]]()
+    rows = list[tuple[int, bool]]()
     for position, rank in enumerate(facts):
         steps, totals = rank.steps.iteration, rank.step_totals
         whole_ns = rank.span_ns[1] - rank.span_ns[0] if rank.span_ns and not len(steps) else 0
         for iteration in bubbles.iteration[bubbles.rank == position].tolist():
-            its = steps == iteration
-            span_ns = int(totals.span_ns[its & totals.known].sum())
-            plain = bool(ordinary[position][its].any()) or not len(steps)
-            found.append((span_ns if iteration != NO_ID else whole_ns, plain))
-    return np.array([one for one, _ in found], np.int64), np.array([one for _, one in found])
+            in_step = steps == iteration
+            span_ns = int(totals.span_ns[in_step & totals.known].sum())
+            is_ordinary = bool(ordinary[position][in_step].any()) or not len(steps)
+            rows.append((span_ns if iteration != NO_ID else whole_ns, is_ordinary))
+    return np.array([span_ns for span_ns, _ in rows], np.int64), np.array([one for _, one in rows])
 
 
 def pipeline_sentences(pipeline: Table, filed_stages: int | None = None) -> Iterator[str]:
-    """Return sentences on the bubbles of ordinary steps, none if there are none.
+    """Yield a sentence on the bubbles of ordinary steps, unless they are negligible.
 
-    pipeline: the table PIPELINE. filed_stages: how many stages a file says that there are.
+    pipeline: the table PIPELINE. filed_stages: number of stages according to a file, if any.
     """
     if not len(pipeline):
         return
@@ -445,7 +455,7 @@ def _mean_share(rows: Table, name: str = "share") -> str:
 
 
 def _exposed(rows: Table) -> str:
-    """Return how much of the waiting is exposed, if that differs."""
+    """Return the exposed share of the waiting, empty if all of it is exposed."""
     share = _mean_share(rows, "exposed_share")
     return "" if share == _mean_share(rows) else f"; {share} while nothing computes"
 
@@ -453,8 +463,8 @@ def _exposed(rows: Table) -> str:
 def _largest(rows: Table, name: str) -> tuple[int, str]:
     """Return the rank or stage with the largest mean share, and that share."""
     shares: dict[int, list[float]] = {}
-    for which, one in zip(rows[name].tolist(), rows["share"].tolist(), strict=True):
-        shares.setdefault(which, []).append(one)
-    means = {which: sum(its) / len(its) for which, its in shares.items()}
-    largest = max(means, key=lambda which: (means[which], -which))
+    for number, share in zip(rows[name].tolist(), rows["share"].tolist(), strict=True):
+        shares.setdefault(number, []).append(share)
+    means = {number: sum(of_number) / len(of_number) for number, of_number in shares.items()}
+    largest = max(means, key=lambda number: (means[number], -number))
     return largest, format_share(means[largest], 1)

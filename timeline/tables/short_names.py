@@ -1,4 +1,4 @@
-"""Short names that remain apart from each other, and names in two lines of a table."""
+"""Shortened names that stay distinct, and names split into two lines of a table."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from itertools import takewhile
 from operator import eq
 
 CUT = "…"
+"""Mark for the part of a name that is left out."""
 _LEAD = 8
-"""Characters that are shown before the first that differs."""
+"""Number of characters shown before the first that differs."""
 _RETURNS = re.compile(r"void (?=\S)")
 _BREAK = re.compile(r"[\s,;]+|(?<=[/_>)\]])|(?=::|[<(\[/])")
 
 
 def operator_label(kind: str, name: str) -> str:
-    """Return an operator's name after the framework call that launched it, or its type alone.
+    """Return the name of an operator, after its type if that is a call of the framework.
+
+    An operator without a name is called by its type.
 
     >>> operator_label("aten::mm", "ampere_sgemm_32x32_tn"), operator_label("Cast", "")
     ('aten::mm: ampere_sgemm_32x32_tn', 'Cast')
@@ -31,30 +34,32 @@ def operator_label(kind: str, name: str) -> str:
 def shortened(names: Sequence[str], most: int, cut: str = CUT) -> list[str]:
     """Shorten names to a number of characters, so that different names stay different.
 
-    Long names keep their beginning and end; where those would read the same, their beginning and
-    the place where they differ.
+    Long names keep their beginning and end, or, if those are equal, their beginning and the part
+    where they differ.
 
-    most: at least 20. cut: stands for what is left out.
+    most: maximum length, at least 20. cut: mark for the part that is left out.
     """
     short = {name: name for name in names if len(name) <= most}
     long = sorted({name for name in names if len(name) > most})
-    plain = _grouped(long, _plain)
-    spelled = {
-        stem if len(group) == 1 else name: name for stem, group in plain.items() for name in group
+    # C++ functions lose their parameters, unless several would then read the same.
+    name_of = {
+        stem if len(group) == 1 else name: name
+        for stem, group in _grouped(long, _plain).items()
+        for name in group
     }
-    found = dict[str, str]()
-    for text, group in _grouped(sorted(spelled), lambda name: _ends(name, most, cut)).items():
-        found |= {group[0]: text} if len(group) == 1 else _apart(group, most, cut)
-    for stem, text in _numbered(found, set(short), most, cut).items():
-        short[spelled[stem]] = text
+    cut_stems = dict[str, str]()
+    for text, group in _grouped(sorted(name_of), lambda stem: _ends(stem, most, cut)).items():
+        cut_stems |= {group[0]: text} if len(group) == 1 else _apart(group, most, cut)
+    for stem, text in _numbered(cut_stems, set(short), most, cut).items():
+        short[name_of[stem]] = text
     return [short[name] for name in names]
 
 
 def two_lines(name: str, width: int) -> str:
-    """Break a name of at most two widths into at most two lines, between words if possible."""
+    """Break a name of at most 2 * width characters into two lines, at a word if possible."""
     if len(name) <= width:
         return name
-    breaks = [found.end() for found in _BREAK.finditer(name, max(1, len(name) - width), width + 1)]
+    breaks = [match.end() for match in _BREAK.finditer(name, max(1, len(name) - width), width + 1)]
     at = next((end for end in reversed(breaks) if end <= width), width)
     return f"{name[:at].rstrip()}\n{name[at:].lstrip()}"
 
@@ -67,7 +72,7 @@ def _plain(name: str) -> str:
 
 
 def _ends(name: str, most: int, cut: str) -> str:
-    """Return the beginning and the end of a name."""
+    """Return the beginning and the end of a name, with the middle cut out if it is too long."""
     if len(name) <= most:
         return name
     head = 2 * (most - len(cut)) // 3
@@ -84,7 +89,7 @@ def _without_parameters(name: str) -> str:
 
 
 def _apart(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
-    """Yield names that still read the same, each with the part where it first differs."""
+    """Shorten names with equal ends to their beginning and the part where they first differ."""
     same = sum(1 for _ in takewhile(bool, map(eq, min(group), max(group))))
 
     def abbreviate(name: str) -> str:
@@ -93,10 +98,10 @@ def _apart(group: Sequence[str], most: int, cut: str) -> Mapping[str, str]:
         text = name[:head] + (cut if same > head + _LEAD else "") + differing
         return text if len(text) <= most else text[: most - len(cut)] + cut
 
-    found = dict[str, str]()
+    short = dict[str, str]()
     for text, alike in _grouped(group, abbreviate).items():
-        found |= {alike[0]: text} if len(alike) == 1 else _apart(alike, most, cut)
-    return found
+        short |= {alike[0]: text} if len(alike) == 1 else _apart(alike, most, cut)
+    return short
 
 
 def _grouped(names: Sequence[str], text_of: Callable[[str], str]) -> Mapping[str, list[str]]:
@@ -107,10 +112,13 @@ def _grouped(names: Sequence[str], text_of: Callable[[str], str]) -> Mapping[str
     return groups
 
 
-def _numbered(found: Mapping[str, str], taken: set[str], most: int, cut: str) -> dict[str, str]:
-    """Yield names and their shortened forms, numbered where these still read the same."""
+def _numbered(short: Mapping[str, str], taken: set[str], most: int, cut: str) -> dict[str, str]:
+    """Return shortened names in which those equal to others are numbered.
+
+    short: shortened form by name. taken: names that are short already.
+    """
     numbered = {}
-    for name, text in found.items():
+    for name, text in short.items():
         unique, number = text, 1
         while unique in taken:
             number += 1

@@ -1,4 +1,4 @@
-"""Tables of named columns, and the declarations that the tables of a run are made of."""
+"""Tables of named columns, and the declarations from which the tables of a run are built."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from timeline.analysis.waits.waiting import Waiting
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
-"""Columns by name, such as those of one rank, which are joined to a table."""
+"""Columns by name, such as those of one rank, which are joined into a table."""
 
 
 def cell_html(value: object) -> str:
@@ -41,7 +41,7 @@ def cell_html(value: object) -> str:
 
 
 def table_html(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Return a table with a head of text and cells of HTML."""
+    """Return an HTML table; head: plain text, rows: cells that are already HTML."""
     names = "".join(f"<th>{_escaped(name)}</th>" for name in head)
     body = "".join(
         "<tr>" + "".join(f"<td>{content}</td>" for content in row) + "</tr>" for row in rows
@@ -55,31 +55,31 @@ def paragraph_html(*lines: str) -> str:
 
 
 def link_html(path: Path) -> str:
-    """Return a link to a file; relative paths stay so, as notebooks serve files beside them."""
+    """Return a link to a file; relative paths stay so, as notebooks serve their own folder."""
     target = path.as_uri() if path.is_absolute() else urllib.parse.quote(path.as_posix())
     return f'<a href="{_escaped(target)}" download>{_escaped(str(path))}</a>'
 
 
 def _escaped(text: str) -> str:
-    import html  # it loads all entities of HTML, and most commands show nothing in a notebook
+    import html  # loads a table of all HTML entities, which only notebooks need
 
     return html.escape(text)
 
 
 MOST_ROWS_SHOWN = 60
-"""Rows in a notebook; the rest is counted."""
+"""Maximum number of rows shown in a notebook; the others are counted."""
 MOST_SHOWN = 80
-"""Characters in a notebook of what operators are called; paths and sentences are shown whole."""
+"""Maximum length of operator names in a notebook; paths and sentences are shown whole."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""How text begins that spreadsheets take for a formula."""
+"""First characters of strings that spreadsheets take for formulas."""
 PARTS_AT_ONCE = 256
-"""Parts of a table that are in memory until they are joined."""
-OF_OPERATORS = frozenset({"type", "name", "shapes"})
-"""Columns that say what an operator is called."""
+"""Number of parts of a table that are held in memory before they are joined."""
+OPERATOR_COLUMNS = frozenset({"type", "name", "shapes"})
+"""Columns with names of operators."""
 
 
 def join_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
-    """Join the parts of a column, at least one; masked if one of them is."""
+    """Join one or more parts of a column; the result is masked if any part is."""
     values = np.concatenate([np.ma.getdata(part) for part in parts])
     if not any(np.ma.isMaskedArray(part) for part in parts):
         return values
@@ -89,22 +89,22 @@ def join_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
 def join_parts(
     parts: Iterable[Mapping[str, npt.NDArray[Any]]], names: Iterable[str]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Join the columns of parts, such as ranks; without any part there is no column.
+    """Join the columns of parts, such as ranks; without any part, return no columns.
 
-    Parts may be made lazily: only some are in memory at a time, since a part with few rows
-    takes far more memory than its rows.
+    Parts may be generated lazily: at most PARTS_AT_ONCE are in memory at a time, since a part with
+    few rows takes far more memory than its rows.
     """
     names = tuple(names)
     parts, joined = iter(parts), list[Mapping[str, npt.NDArray[Any]]]()
-    while some := list(islice(parts, PARTS_AT_ONCE)):
-        joined.append({name: join_columns([part[name] for part in some]) for name in names})
+    while batch := list(islice(parts, PARTS_AT_ONCE)):
+        joined.append({name: join_columns([part[name] for part in batch]) for name in names})
     if len(joined) < 2:
         return dict(joined[0]) if joined else {}
     return {name: join_columns([part[name] for part in joined]) for name in names}
 
 
 def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
-    """Return whether two columns have equal values and gaps in the same rows; NaN equals NaN."""
+    """Return whether two columns have equal values and the same masked rows; NaN equals NaN."""
     given = ~np.ma.getmaskarray(one)
     if one.dtype != other.dtype or not np.array_equal(given, ~np.ma.getmaskarray(other)):
         return False
@@ -118,40 +118,41 @@ def masked_if_needed(column: npt.NDArray[Any]) -> npt.NDArray[Any]:
 
 
 def given(values: npt.NDArray[Any] | Codes, absent: int) -> npt.NDArray[Any]:
-    """Return the values, masked where they are absent."""
+    """Return the values, masked where they equal `absent`."""
     not_given = values == absent
     return np.ma.masked_array(values, not_given) if not_given.any() else np.asarray(values)
 
 
 def no_numbers(count: int) -> npt.NDArray[Any]:
-    """Return a column of so many numbers, none of which is given."""
+    """Return a column of `count` masked integers."""
     return np.ma.masked_array(np.zeros(count, np.int64), True)
 
 
-def texts_or_none(texts: Iterable[str]) -> npt.NDArray[np.object_]:
-    """Return strings as objects, None for empty ones."""
-    return np.array([text or None for text in texts], object)
+def texts_or_none(strings: Iterable[str]) -> npt.NDArray[np.object_]:
+    """Return strings as an object array, with None instead of empty ones."""
+    return np.array([string or None for string in strings], object)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Table:
     """Columns by name, all equally long: int64, float64 or strings (object).
 
-    Values that are not given are masked (`numpy.ma`), and None or NA everywhere else.
+    Missing numbers are masked (`numpy.ma`); in rows of Python values they are None, in data frames
+    NA or null.
     """
 
     columns: Mapping[str, npt.NDArray[Any]]
 
     @classmethod
     def of_rows(cls, kinds: Mapping[str, type], rows: Iterable[Sequence[Any]]) -> Table:
-        """Return a table of few rows, each with a value for each column, or None.
+        """Return a table of a few rows, each with a value or None for each column.
 
-        kinds: int, float or object for texts and lists, by the name of the column.
+        kinds: int, float, or object for strings and lists, by column name.
         """
         columns: dict[str, npt.NDArray[Any]] = {}
-        found = list(rows)
+        rows = list(rows)
         for at, (name, kind) in enumerate(kinds.items()):
-            values = [row[at] for row in found]
+            values = [row[at] for row in rows]
             if kind is object:
                 column = np.empty(len(values), object)
                 column[:] = values
@@ -194,14 +195,12 @@ class Table:
         return [dict(zip(self.columns, row, strict=True)) for row in self]
 
     def to_csv(self, *, safe: bool = False) -> str:
-        r"""Return comma-separated text with a header and line feeds; gaps are empty.
-
-        Names come from the profile. A spreadsheet runs those that begin like a formula, and a
-        terminal obeys control characters.
+        r"""Return comma-separated text with a header and line feeds; missing values are empty.
 
         Args:
-            safe: write an apostrophe before what begins like a formula, and control characters as
-                escapes such as \x1b.
+            safe: write an apostrophe before strings that begin like a formula, which a spreadsheet
+                would run, and control characters, which a terminal would interpret, as escapes
+                such as \x1b. Names in a profile may hold either.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -210,7 +209,7 @@ class Table:
         return text.getvalue()
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return a pandas frame; integers with gaps are Int64, strings are string.
+        """Return a pandas data frame; integers with missing values are Int64, strings are string.
 
         Raises:
             ImportError: pandas is not installed.
@@ -244,7 +243,7 @@ class Table:
         )
 
     def to_polars(self) -> pl.DataFrame:
-        """Return a polars frame.
+        """Return a polars data frame.
 
         Raises:
             ImportError: polars is not installed.
@@ -262,7 +261,7 @@ class Table:
         rest = len(self) - len(shown)
         cells = [
             shortened([value or "" for value in column.tolist()], MOST_SHOWN)
-            if name in OF_OPERATORS
+            if name in OPERATOR_COLUMNS
             else column.tolist()
             for name, column in shown.columns.items()
         ]
@@ -272,7 +271,7 @@ class Table:
 
 
 def _defused(row: Iterable[Any]) -> list[Any]:
-    """Return values that no spreadsheet evaluates and no terminal obeys."""
+    """Return values that no spreadsheet evaluates and no terminal interprets."""
     return [
         ("'" if value.startswith(_FORMULA) else "") + printable(value)
         if isinstance(value, str)
@@ -293,10 +292,10 @@ def sum_rows(
     """Return a row for each distinct combination of keys, in order of appearance.
 
     Args:
-        keys: columns; what is masked in one is equal to what is masked.
-        sums, least, largest: columns of which rows have the sum, the least and the largest value;
-            masked if no row of the key has one.
-        by: the column by which the largest rows come first instead.
+        keys: columns to group by; masked values count as equal.
+        sums, least, largest: columns to reduce to the sum, minimum and maximum; masked if all
+            values of a group are.
+        by: a column; if given, rows are sorted by it in descending order.
     """
     rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
     number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
@@ -305,12 +304,12 @@ def sum_rows(
     for names, combine in ((sums, np.add), (least, np.minimum), (largest, np.maximum)):
         for name in names:
             known = ~np.ma.getmaskarray(table[name])
-            values, of_row = np.ma.getdata(table[name])[known], row[known]
+            values, group = np.ma.getdata(table[name])[known], row[known]
             combined = np.zeros(len(number), values.dtype)
-            combined[of_row] = 0 if combine is np.add else values
-            combine.at(combined, of_row, values)
+            combined[group] = 0 if combine is np.add else values
+            combine.at(combined, group, values)
             absent = np.ones(len(number), np.bool_)
-            absent[of_row] = False
+            absent[group] = False
             columns[name] = np.ma.masked_array(combined, absent) if absent.any() else combined
     summed = Table(columns)
     if not by:
@@ -325,14 +324,14 @@ class Kind(enum.Enum):
     """The kinds of values in a column."""
 
     INTEGER = "integer"
-    """Masked if not given. Times end in _ns, sizes in _bytes."""
+    """An integer, masked if missing. Names of times end in _ns, of sizes in _bytes."""
     REAL = "real"
     SHARE = "share"
-    """A real number of which 1 is the whole."""
+    """A real number that is 1 for the whole."""
     TEXT = "text"
-    """None if not given; also lists and truth values."""
+    """A string, list or boolean, None if missing."""
     LABEL = "label"
-    """Text that is empty if not given."""
+    """A string, empty if missing."""
 
     @property
     def dtype(self) -> type:
@@ -341,10 +340,10 @@ class Kind(enum.Enum):
 
 
 class Col(NamedTuple):
-    """The declaration of a column: its name, the meaning of its values, and its heading in a page.
+    """The declaration of a column.
 
-    meaning: what its name does not say; empty if it says all. unit: of amounts, which a page shows
-    with a prefix, such as FLOP.
+    meaning: documentation beyond the name, empty if the name suffices. title: heading in a page.
+    unit: of amounts that a page shows with a metric prefix, such as FLOP.
     """
 
     name: str
@@ -361,13 +360,13 @@ class Col(NamedTuple):
 
 
 def columns_in(schema: str) -> tuple[Col, ...]:
-    """Return the columns that a text declares, a line for one, or for several without a meaning.
+    """Parse a schema, in which a line declares one column, or several separated by commas.
 
     >>> [(one.name, one.kind.name, one.meaning) for one in columns_in("rank, text name: of a rank")]
     [('rank', 'INTEGER', ''), ('name', 'TEXT', 'of a rank')]
 
-    A line is `KIND NAME = TITLE in UNIT: MEANING`, of which all but the name may be missing; the
-    kind is that of all columns behind it in the line, by default an integer.
+    A line is `KIND NAME = TITLE in UNIT: MEANING`; all but the name may be left out. The kind
+    applies to all columns after it in the line and is an integer by default.
     """
     columns = list[Col]()
     for line in filter(str.strip, schema.splitlines()):
@@ -384,7 +383,7 @@ def columns_in(schema: str) -> tuple[Col, ...]:
 
 
 class Run(Protocol):
-    """The measurements that tables are made of: facts of ranks on one clock, and other tables."""
+    """The measurements of which tables are built: facts of ranks on one clock, and other tables."""
 
     @property
     def facts(self) -> Sequence[RankFacts]:
@@ -392,19 +391,19 @@ class Run(Protocol):
 
     @property
     def rank_waiting(self) -> Waiting:
-        """Return who waits for whom in collectives."""
+        """Return the waits of ranks for each other in collectives."""
 
     @property
     def path(self) -> CriticalPath:
-        """Return what determined the steps; without segments if nobody asked for causes."""
+        """Return the critical path of the steps, without segments if causes are not requested."""
 
     @property
     def ordinary(self) -> Sequence[Bool]:
-        """Return which steps of each rank are ordinary."""
+        """Return a mask of ordinary steps for each rank."""
 
     @property
     def exposed_parts(self) -> tuple[ExposedParts, ExposedParts]:
-        """Return the parts of exposed communication, of ranks and of their steps."""
+        """Return the parts of exposed communication of ranks, and of all their steps."""
 
     def __getitem__(self, name: str) -> Table:
         """Return another table of the run."""
@@ -413,8 +412,8 @@ class Run(Protocol):
 class Json(NamedTuple):
     """The form of a table in the JSON report.
 
-    key: that of the report. shape: makes its value; by default an object per row. meaning: its
-    documentation if it has other names than the columns. more: follows what columns mean.
+    key: in the report. shape: returns the value, by default an object per row. meaning:
+    documentation, if the keys differ from the columns. more: text after that of the columns.
     """
 
     key: str
@@ -424,11 +423,12 @@ class Json(NamedTuple):
 
 
 class Method(NamedTuple):
-    """The method of a profile that gives a table.
+    """The method of a profile that returns a table.
 
-    by: the value of its `by` that chooses the table, if it gives several; the default first.
-    levels: values of the column `level`, of which `by` chooses one. questions: fields of
-    `Questions` beyond those always asked. kept: the figures of a selection are cached.
+    by: value of the method's argument `by` that selects this table, if it returns several; the
+    first declared is the default. levels: values of the column `level`, of which `by` selects one.
+    questions: fields of `Questions` that the table needs. kept: whether the figures of a selection
+    are cached.
     """
 
     name: str
@@ -441,11 +441,11 @@ class Method(NamedTuple):
 class View(NamedTuple):
     """The form of a table in a page.
 
-    anchor: its address in the page. columns: their names, in order. where: a column and the value
-    that shown rows have in it. order: the column by which the largest come first; empty for the
-    table's own order. most: rows shown. noun: what rows are called. bars: columns with a bar in
-    each cell. titles: headings that differ from those of the columns. section: the title of the
-    section of the page that shows it; empty for that of all other tables.
+    anchor: its address in the page. columns: names of the shown columns. where: a column and a
+    value, to show only rows with it. order: column to sort by in descending order; empty for the
+    table's own order. most: maximum number of rows. noun: for counting rows. bars: columns with a
+    bar in each cell. titles: headings that differ from those of the columns. section: title of the
+    section of the page; empty for the section of other tables.
     """
 
     anchor: str
@@ -464,12 +464,12 @@ class View(NamedTuple):
 class Spec:
     """The declaration of a table of a run.
 
-    Its schema, its key in the JSON report, its method of a profile with its help, its part of the
-    page, and its documentation follow from it.
+    Its columns, its key in the JSON report, its method of a profile, its place in the page, and its
+    documentation are derived from it.
 
-    rows: what rows are of, without "a row per". schema: see `columns_in`. make: returns the table
-    of a run, or yields the columns of its parts, such as ranks, in any order. note: a sentence on
-    all of it.
+    rows: what one row describes, to complete "a row per". schema: see `columns_in`. make: returns
+    the table of a run, or yields the columns of its parts, such as ranks, in any order. note: a
+    sentence on the whole table.
     """
 
     name: str
@@ -492,29 +492,29 @@ class Spec:
         return {one.name: one.kind.dtype for one in self.columns}
 
     def of_rows(self, rows: Iterable[Sequence[Any]] = ()) -> Table:
-        """Return a table of rows, each with a value for each column, or None."""
+        """Return a table of rows, each with a value or None for each column."""
         return Table.of_rows(self.kinds, rows)
 
     def of_run(self, run: Run) -> Table:
-        """Return the table of a run, with all columns even without rows."""
-        made = self.make(run)
-        if isinstance(made, Table):
-            return made
-        columns = join_parts(made, self.kinds)
+        """Return the table of a run, with all columns even if there are no rows."""
+        parts = self.make(run)
+        if isinstance(parts, Table):
+            return parts
+        columns = join_parts(parts, self.kinds)
         if not columns or not len(columns[self.columns[0].name]):
             return self.of_rows()
         return Table({name: masked_if_needed(column) for name, column in columns.items()})
 
     def part(
-        self, rank: int, rows: ColumnTable, strings: Iterable[str], /, **made: npt.NDArray[Any]
+        self, rank: int, rows: ColumnTable, strings: Iterable[str], /, **more: npt.NDArray[Any]
     ) -> Columns:
         """Return the columns of one rank.
 
-        A column that is not among `made` is the column of `rows` with its name: strings for codes,
-        and values that stand for "not given" masked, or None or empty as its kind says.
+        A declared column that is not among `more` is taken from `rows` by its name, with strings
+        instead of codes, and missing values masked, None or empty, depending on its kind.
         """
         labels = np.array([*strings, ""], object)
-        columns = {"rank": np.full(len(rows), rank, np.int64), **made}
+        columns = {"rank": np.full(len(rows), rank, np.int64), **more}
         for one in self.columns:
             if one.name not in columns:
                 pool = texts_or_none(labels) if one.kind is Kind.TEXT else labels
@@ -522,7 +522,7 @@ class Spec:
         return columns
 
     def documented(self, quoted: str = "{}") -> str:
-        """Return its columns and its note; quoted: the format of names."""
+        """Return documentation of its columns, and its note; quoted: format of column names."""
         columns = ", ".join(
             quoted.format(one.name) + (f" ({one.meaning})" if one.meaning else "")
             for one in self.columns
@@ -531,7 +531,7 @@ class Spec:
 
 
 def _shown(rows: ColumnTable, name: str, pool: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Return a column with strings instead of codes, and masked where nothing is given."""
+    """Return a column with strings instead of codes, and missing values masked."""
     values: npt.NDArray[Any] = getattr(rows, name)
     if values.dtype == np.int32:
         return np.asarray(pool[values])

@@ -1,4 +1,4 @@
-"""Tables on the time of ranks and steps."""
+"""Tables of the time of ranks and steps, checks of it, and unused files."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from timeline.tables.table import Columns, Json, Method, Spec, Table, given, no_
 PARTS = ("computing_ns", "communication_ns", "not_overlapped_ns", "free_ns", "copies_ns", "idle_ns")
 OVERLAP = Spec(
     "overlap",
-    "rank, how its device time is spent; parts that nothing records are masked",
+    "rank, how its device time is spent; parts that are not recorded are masked",
     """
     rank
     steps: their number
@@ -32,26 +32,26 @@ OVERLAP = Spec(
     span_ns: computing, not overlapped and free together
     computing_ns, communication_ns
     not_overlapped_ns: communication while nothing computes
-    free_ns: which makes up the span with computing and not overlapped
-    copies_ns: of free
-    idle_ns: of free
-    outside_ns: of free, before the first and after the last kernel
-    before_ns: of outside, before the first computing or communication
+    free_ns: the rest of the span
+    copies_ns: part of free
+    idle_ns: part of free
+    outside_ns: part of free before the first and after the last kernel
+    before_ns: part of outside before the first computing or communication
     """,
     lambda run: map(_overlap, run.facts, run.ordinary),
     Json(
         "overlap",
         lambda run, table: [*_whole_and_steps(table, run["steps"])],
         "`computing_ns`, `communication_ns`, `exposed_communication_ns` (also as "
-        "`not_overlapped_ns`, its name before), `free_ns`, and its parts `copies_ns`, "
-        "`outside_ns`, `idle_ns`, per `rank`, and per `graph` and `step`; of a step, its "
-        "[period](definitions.md) `period_ns` with the parts `before_ns` (before its first kernel) "
-        "and `between_ns` (before it begins, and after its last kernel) that the others leave, and "
+        "`not_overlapped_ns`, its earlier name), `free_ns`, and its parts `copies_ns`, "
+        "`outside_ns`, `idle_ns`, per `rank`, and per `graph` and `step`; for a step also its "
+        "[period](definitions.md) `period_ns`, of which `before_ns` (before its first kernel) and "
+        "`between_ns` (before it begins, and after its last kernel) are the remaining parts, and "
         "`late_ns`, by how much the rank [came later than its "
-        "peers](definitions.md#who-waits-for-whom), all four `null` of a whole rank; `step` is "
-        "`null` for all of the selection; parts that nothing records are `null`: of a rank with "
-        "tables alone, and `free_ns` and `idle_ns` where MindSpore left the marks of steps and no "
-        "task of the device",
+        "peers](definitions.md#who-waits-for-whom); these four are `null` for a whole rank; `step` "
+        "is `null` for the whole selection; parts that are not recorded are `null`: for a rank "
+        "with tables alone, and `free_ns` and `idle_ns` if MindSpore recorded marks of steps but "
+        "no task of the device",
     ),
     Method("overlap"),
 )
@@ -59,7 +59,7 @@ _OF_STEPS = ("period_ns", "before_ns", "between_ns", "late_ns")
 
 
 def _whole_and_steps(overlap: Table, steps: Table) -> Iterator[dict[str, Any]]:
-    """Yield how each rank spent its time: the whole, then each step with device work."""
+    """Yield the device time of each rank: of the whole selection, then of each step with work."""
     names = ("rank", "graph", "step", *PARTS, "outside_ns", *_OF_STEPS)
     worked = steps.take(~np.ma.getmaskarray(steps["span_ns"])) if len(steps) else steps
     of_ranks = {rank: [*rows] for rank, rows in groupby(worked.to_dicts(), itemgetter("rank"))}
@@ -67,8 +67,8 @@ def _whole_and_steps(overlap: Table, steps: Table) -> Iterator[dict[str, Any]]:
         rows = [{**whole, "before_ns": None}]
         rows += [{**row, "outside_ns": 0} for row in of_ranks.get(whole["rank"], ())]
         for row in rows:
-            told = {name: row.get(name) for name in names}
-            yield {**told, "exposed_communication_ns": row["not_overlapped_ns"]}
+            times = {name: row.get(name) for name in names}
+            yield {**times, "exposed_communication_ns": row["not_overlapped_ns"]}
 
 
 def _overlap(facts: RankFacts, ordinary: Bool) -> Columns:
@@ -87,7 +87,7 @@ def _overlap(facts: RankFacts, ordinary: Bool) -> Columns:
 
 
 def extent_ns(overlap: Table) -> Int64:
-    """Return the time from the first to the last device work, which shares refer to.
+    """Return the time from the first to the last device work, (n,); shares are of this time.
 
     overlap: rows with the columns of OVERLAP.
     """
@@ -105,20 +105,20 @@ STEPS = Spec(
     span_ns: from its first to its last kernel
     computing_ns, communication_ns
     not_overlapped_ns: communication while nothing computes
-    free_ns: which makes up the span with computing and not overlapped
-    copies_ns: of free
-    idle_ns: of free
+    free_ns: the rest of the span
+    copies_ns: part of free
+    idle_ns: part of free
     period_ns: from the end of the step before to its own
-    before_ns: of the period, before its first kernel
-    between_ns: of the period, before it begins on its host and after its last kernel
+    before_ns: part of the period before its first kernel
+    between_ns: part of the period before it begins on the host and after its last kernel
     preparing_ns: from its start on the host to its first device work
     receive_ns: in operations that receive from another stage
     late_ns: how much later than its peers the rank came to its collectives
     fp_bp_ns = FP/BP: forward and backward, by the step trace
-    tail_ns: behind them
+    tail_ns: after them
     interval_ns: the wait for data before them
     tasks: the number of device tasks
-    ordinary: 1 if it works, does not warm up and is not cut by the recording's edge
+    ordinary: 1 if it has device work, is no warm-up and is not cut by the edge of the recording
     """,
     lambda run: map(_steps, run.facts, run.ordinary, late_by_step(run.facts, run.exposed_parts[1])),
     method=Method("steps"),
@@ -156,7 +156,7 @@ def _steps(facts: RankFacts, ordinary: Bool, late_ns: Int64) -> Columns:
 
 
 def _phases(steps: Steps) -> Columns:
-    """Return the parts of the step trace, as MindInsight's Step Trace page shows them."""
+    """Return the phases of steps, as on MindInsight's Step Trace page."""
     has_bp = steps.bp_end_ns != NO_TIME
     has_both = has_bp & (steps.fp_start_ns != NO_TIME)
     wait_start_ns, wait_end_ns = data_aug_bounds(steps)
@@ -173,22 +173,22 @@ _NUMBERED = dict.fromkeys(CHECKED_PARTS, "steps") | {
     Measure.OPERATOR: "types of operators",
     Measure.COLLECTIVE: "communication ops",
 }
-"""What equal numbers that are summed up are of."""
+"""Noun for equal numbers of a measure that share a row."""
 
 
 CHECKS = Spec(
     "checks",
-    "number of the profiler that ours was compared with; times are ns",
+    "number of the profiler that was compared with the computed one; times are ns",
     """
     rank
     text file
-    text what: the number
-    numbers: how many equal ones the row sums up
-    ours: masked if there is none
-    theirs
-    tolerance: by which they may differ
+    text what: name of the number
+    numbers: how many equal numbers share the row
+    ours: the computed number, masked if there is none
+    theirs: the profiler's number
+    tolerance: maximum difference of equal numbers
     text equal: true or false
-    text reason: why they are not equal, if that is known
+    text reason: why they differ, if known
     """,
     lambda run: map(_checks, run.facts),
     Json("checks"),
@@ -226,7 +226,7 @@ def _compared(checks: RankChecks) -> Iterator[str]:
 
 UNUSED: Spec = Spec(
     "unused",
-    "file or table that lies with a rank's capture and is not used",
+    "file or table in a rank's capture that is not used",
     """
     rank
     text file

@@ -1,4 +1,4 @@
-"""Collectives, the longest ops of communication, links and their bandwidths, as tables."""
+"""Tables of collectives, links, waits of ranks for each other, and the critical path."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ COLLECTIVES = Spec(
     label kind = Kind: such as AllReduce
     label group = Group
     count
-    size_bytes: what the rank puts in
-    moved_bytes = Moved: what it sends over links, by communication.json or analysis.db
+    size_bytes: the input of the rank
+    moved_bytes = Moved: sent over links, by communication.json or analysis.db
     total_ns = Time
     waited_ns: until the last rank arrived
-    transfer_ns = Transfer: from its arrival on
+    transfer_ns = Transfer: after the last rank arrived
     real bandwidth_gb_s: of the bus
     """,
     lambda run: _of_ranks(run, _collectives),
     Json("collectives"),
     Method("collectives", by="kind"),
-    note="Sums are over known values, and masked without any; of a rank without single ops they "
-    "are those of `hccl_raw`, without a group. Of a rank with step tables alone, waited_ns and "
-    "transfer_ns are those of `communication.json` if other ranks do not show them",
+    note="Sums are over known values, and masked if none is known. For a rank without single ops "
+    "they come from `hccl_raw`, without a group. For a rank with step tables alone, waited_ns and "
+    "transfer_ns come from `communication.json` if other ranks do not show them",
 )
 COLLECTIVE_GROUPS: Spec = Spec(
     "collective_groups",
@@ -53,11 +53,11 @@ COLLECTIVE_GROUPS: Spec = Spec(
     rank
     label group = Group
     count
-    size_bytes: what the rank puts in
-    moved_bytes = Moved: what it sends over links, by communication.json or analysis.db
+    size_bytes: the input of the rank
+    moved_bytes = Moved: sent over links, by communication.json or analysis.db
     total_ns = Time
     waited_ns: until the last rank arrived
-    transfer_ns = Transfer: from its arrival on
+    transfer_ns = Transfer: after the last rank arrived
     """,
     lambda run: sum_rows(run["collectives"], ("rank", "group"), [*COLLECTIVE_GROUPS.kinds][2:]),
     method=Method("collectives", by="group"),
@@ -75,14 +75,14 @@ OPS = Spec(
     size_bytes: the input of the rank
     waited_ns: until the last rank arrived
     last_rank: the rank that arrived last
-    transfer_ns = Transfer: from its arrival on
+    transfer_ns = Transfer: after it arrived
     """,
     lambda run: _of_ranks(run, _ops),
     method=Method("collectives", by="op", kept=False),
 )
 LONGEST_OPS = Spec(
     "longest_ops",
-    "op of the 20 longest of each rank, longest first",
+    "communication op, the 20 longest of each rank, longest first",
     """
     rank
     label name = Name, group = Group
@@ -96,7 +96,7 @@ LONGEST_OPS = Spec(
 
 
 def _of_ranks(run: Run, of_rank: Callable[[RankFacts, Waits], Columns]) -> Iterator[Columns]:
-    """Return the columns of each rank, made of its facts and its waits."""
+    """Return the columns of each rank, given its facts and its waits."""
     return map(of_rank, run.facts, run.rank_waiting.waits.by_rank(len(run.facts)))
 
 
@@ -105,8 +105,8 @@ def _collectives(facts: RankFacts, waits: Waits) -> Columns:
     if not len(every):
         return _filed_collectives(facts)
     moved = np.zeros(len(every))
-    whole = waits.take(waits.transfer_ns != NO_TIME)
-    moved[whole.row] = np.nan_to_num(whole.bandwidth * whole.transfer_ns)
+    complete = waits.take(waits.transfer_ns != NO_TIME)
+    moved[complete.row] = np.nan_to_num(complete.bandwidth * complete.transfer_ns)
     rows, ops = np.flatnonzero(every.selected), _ops(facts, waits)
     of_ops = {
         **ops,
@@ -122,9 +122,9 @@ def _collectives(facts: RankFacts, waits: Waits) -> Columns:
     sums = sum_rows(
         Table(of_ops).take(order), ("rank", "kind", "group"), (*names, "moved", "moving_ns")
     )
-    noted = _noted(facts, sums["kind"], sums["group"])
+    from_file_ns = _times_in_files(facts, sums["kind"], sums["group"])
     unknown = [np.ma.getmaskarray(sums[name]) for name in ("waited_ns", "transfer_ns")]
-    filled = noted.any(axis=1) & unknown[0] & unknown[1]
+    filled = from_file_ns.any(axis=1) & unknown[0] & unknown[1]
     columns = {
         **sums.columns,
         "bandwidth_gb_s": np.ma.masked_array(
@@ -133,30 +133,30 @@ def _collectives(facts: RankFacts, waits: Waits) -> Columns:
     }
     for at, name in enumerate(("waited_ns", "transfer_ns")):
         columns[name] = np.ma.masked_array(
-            np.where(filled, noted[:, at], np.ma.getdata(sums[name])), unknown[at] & ~filled
+            np.where(filled, from_file_ns[:, at], np.ma.getdata(sums[name])), unknown[at] & ~filled
         )
     return columns
 
 
-def _noted(
+def _times_in_files(
     facts: RankFacts, kinds: npt.NDArray[Any], groups: npt.NDArray[Any]
 ) -> npt.NDArray[np.int64]:
-    """Return what a file says that tasks of each kind and group waited and moved data, (n, 2)."""
+    """Return the waiting and transfer time of each kind and group by a file, (n, 2), 0 for none."""
     sums, strings = facts.profiler_tables.of(CollectiveSums), facts.profiler_tables.strings
-    noted: dict[tuple[str, str], npt.NDArray[np.int64]] = {}
+    sums_ns: dict[tuple[str, str], npt.NDArray[np.int64]] = {}
     times_ns = np.stack([sums.waited_ns, sums.transfer_ns], axis=1)
-    found = group_by(len(sums), [sums.kind, sums.group])
-    for at, row in enumerate(found.first.tolist()):
+    by_group = group_by(len(sums), [sums.kind, sums.group])
+    for at, row in enumerate(by_group.first.tolist()):
         key = strings[int(sums.kind[row])], strings[int(sums.group[row])]
-        noted[key] = times_ns[found.group == at].sum(axis=0)
-    # Labels may have the program's name of the group behind their own two words.
+        sums_ns[key] = times_ns[by_group.group == at].sum(axis=0)
+    # Group labels have two words of their own; the program's name of the group may follow.
     keys = [(kind, " ".join(group.split()[:2])) for kind, group in zip(kinds, groups, strict=True)]
-    nothing = np.zeros(2, np.int64)
-    return np.array([noted.get(key, nothing) for key in keys], np.int64).reshape(-1, 2)
+    absent = np.zeros(2, np.int64)
+    return np.array([sums_ns.get(key, absent) for key in keys], np.int64).reshape(-1, 2)
 
 
 def _filed_collectives(facts: RankFacts) -> Columns:
-    """Return the sums of hccl_raw, which has neither times nor sizes of single ops."""
+    """Return the sums in hccl_raw, which has neither start times nor sizes of single ops."""
     sums = facts.profiler_tables.of(CollectiveSums)
     kinds = group_by(len(sums), [sums.kind])
     names = [facts.profiler_tables.strings[code] for code in sums.kind[kinds.first].tolist()]
@@ -176,8 +176,8 @@ def _filed_collectives(facts: RankFacts) -> Columns:
     }
 
 
-def kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
-    """Return the kind of each op, or its name where the kind is not known."""
+def _kind_names(facts: RankFacts, rows: npt.NDArray[np.intp]) -> npt.NDArray[Any]:
+    """Return the kind of each op, or its name if the kind is unknown."""
     ops = facts.collectives.ops
     kinds = np.array([*KINDS, ""], object)[ops.kind[rows]]
     names = np.array(facts.collectives.strings, object)[ops.name[rows]]
@@ -196,7 +196,7 @@ def _ops(facts: RankFacts, waits: Waits) -> Columns:
         facts.rank,
         ops,
         facts.collectives.strings,
-        kind=kind_names(facts, rows),
+        kind=_kind_names(facts, rows),
         graph=given(ops.graph, NO_GRAPH),
         step=given(ops.iteration, NO_ID),
         duration_ns=ops.end_ns - ops.start_ns,
@@ -228,53 +228,53 @@ LINKS = Spec(
     count: of tasks; masked in the profiler's sums
     size_bytes, total_ns = Time
     real bandwidth_gb_s: size / time
-    text group = Group: in which ranks are counted, if its members are not known
-    text numbered_in: run or group: the numbering of both ranks
+    text group = Group: within which ranks are numbered, if its members are not known
+    text numbered_in: run or group: where both ranks have these numbers
     """,
     lambda run: map(_links, run.facts),
     Json("links"),
     Method("links"),
-    note="Of HCCL tasks, else of `communication_matrix.json` or `analysis.db`, else of MindSpore's "
-    "`hccl_raw`",
+    note="From HCCL tasks, else from `communication_matrix.json` or `analysis.db`, else from "
+    "MindSpore's `hccl_raw`",
 )
 
 
 def _links(facts: RankFacts) -> Columns:
     links, strings = facts.links.times, facts.links.strings
-    inside = (links.group != NO_NAME) | facts.links.in_groups
+    in_group = (links.group != NO_NAME) | facts.links.in_groups
     return LINKS.part(
         facts.rank,
         links,
         strings,
         count=given(links.count, 0),
         bandwidth_gb_s=links.size_bytes / np.maximum(links.total_ns, 1),
-        numbered_in=np.where(inside, "group", "run").astype(object),
+        numbered_in=np.where(in_group, "group", "run").astype(object),
     )
 
 
 REFERENCE_GB_S: Mapping[str, float] = {"HCCS": 18.0, "RDMA": 12.5}
-"""What a link of each kind reaches with large transfers."""
+"""Bandwidth that a link of each kind reaches with large transfers."""
 
 
 def bandwidth_table(links: Table) -> Table:
-    """Return a row per kind of link that moved data between ranks, the longest first.
+    """Return a row per kind of link that moved data between ranks, the longest time first.
 
-    Columns: link, links (how many there are, by their ends and group), size_bytes, total_ns,
-    bandwidth_gb_s (all of their data by all of their time), slowest_gb_s and fastest_gb_s (of a
-    single one), reference_gb_s (see there).
+    Columns: link, links (number of distinct ones, by their ends and group), size_bytes, total_ns,
+    bandwidth_gb_s (total size / total time), slowest_gb_s and fastest_gb_s (of a single link),
+    reference_gb_s (see `reference_gb_s`).
 
     links: rows of LINKS.
     """
     if not len(links):
         return links
-    apart = links["source_rank"] != links["target_rank"]
-    moving = links.take(apart & (links["size_bytes"] > 0) & (links["total_ns"] > 0))
+    is_between_ranks = links["source_rank"] != links["target_rank"]
+    moving = links.take(is_between_ranks & (links["size_bytes"] > 0) & (links["total_ns"] > 0))
     amounts = ("size_bytes", "total_ns")
-    one = sum_rows(moving, ("link", "group", "source_rank", "target_rank"), amounts)
-    speed = one["size_bytes"] / one["total_ns"]
-    every = {"links": np.ones(len(one), np.int64), "slowest_gb_s": speed, "fastest_gb_s": speed}
+    single = sum_rows(moving, ("link", "group", "source_rank", "target_rank"), amounts)
+    speed = single["size_bytes"] / single["total_ns"]
+    more = {"links": np.ones(len(single), np.int64), "slowest_gb_s": speed, "fastest_gb_s": speed}
     kinds = sum_rows(
-        *(Table({**one.columns, **every}), ("link",), ("links", *amounts)),
+        *(Table({**single.columns, **more}), ("link",), ("links", *amounts)),
         least=("slowest_gb_s",),
         largest=("fastest_gb_s",),
         by="total_ns",
@@ -290,35 +290,36 @@ def bandwidth_table(links: Table) -> Table:
 
 
 def reference_gb_s(kind: str, fastest_gb_s: float) -> float:
-    """Return the bandwidth to compare links of a kind with: a known peak, else the run's best."""
+    """Return the bandwidth to compare links of a kind with: its reference, else the run's best."""
     return REFERENCE_GB_S.get(kind.upper(), fastest_gb_s)
 
 
 WAITING = Spec(
     "waiting",
-    "rank, its waits in collectives; masked if nothing is known of any of them",
+    "rank, its waits in collectives; masked if nothing is known about any of them",
     """
     rank
-    shared: collectives of which it is known who came last
-    unmatched: those that other ranks of the group have nothing to compare with
-    alone: those of whose group no other rank is selected
-    shared_ns: the time that they took, as the next two
+    shared: number of collectives whose last rank is known
+    unmatched: number of collectives without counterparts on other ranks of the group
+    alone: number of collectives of groups of which no other rank is selected
+    shared_ns: the duration of these collectives, as the next two
     unmatched_ns, alone_ns
-    point_to_point_ns: the time that sends and receives took
+    point_to_point_ns: the duration of sends and receives
     times_last = Times last: how often it came last
     waited_ns = Time it waited: how long it waited
-    caused_ns = Wait caused: how long others that are read waited for it
-    slowest_ns = Longest: the longest that it kept one waiting
-    unknown: collectives of which it is not known who came last, as members are not read
-    unnamed: or as HCCL tasks have neither names nor ranks
+    caused_ns = Wait caused: how long other ranks that are read waited for it
+    slowest_ns = Longest: the longest wait for it
+    unknown: number of collectives whose last rank is unknown, as members are not read
+    unnamed: number of collectives whose last rank is unknown, as HCCL tasks have neither names \
+        nor ranks
     unknown_ns, unnamed_ns
     """,
     lambda run: [_waiting(run)],
     Json(
         "waiting",
         lambda run, table: _with_waited_for(table, run["waited_for"]),
-        more="; `waited_for`, longest first: `rank` (`null` if it is only known that some rank "
-        "came last), whether it is read (`profiled`), `times` and `waited_ns`",
+        more="; `waited_for`, longest first: `rank` (`null` if it is unknown which rank came "
+        "last), whether it is read (`profiled`), `times` and `waited_ns`",
     ),
     Method("waiting", by="rank"),
 )
@@ -327,8 +328,8 @@ WAITED_FOR = Spec(
     "pair of ranks of which one waited for the other, longest first",
     """
     rank
-    waited_for_rank: masked if it is only known that some rank came last
-    text profiled: whether that rank is among those read
+    waited_for_rank: masked if it is unknown which rank came last
+    text profiled: whether that rank is read
     times, waited_ns = Time it waited
     """,
     lambda run: [_waited_for(run)],
@@ -336,17 +337,18 @@ WAITED_FOR = Spec(
 )
 EXPOSED = Spec(
     "exposed",
-    "rank, the communication of its ordinary steps, or of all without any, while nothing computes",
+    "rank, its communication while nothing computes, in ordinary steps, or in the whole selection "
+    "if there are none",
     """
     rank, exposed_ns
-    waiting_ns: of that, as far as it is known
-    transfer_ns: of that, as far as it is known
+    waiting_ns: known part of it
+    transfer_ns: known part of it
     """,
     lambda run: [_exposed(run)],
 )
 EXPOSED_STEPS = Spec(
     "exposed_steps",
-    "row of `steps`, the parts of its exposed communication; masked if nothing of it is known",
+    "row of `steps`, the parts of its exposed communication; masked if neither is known",
     """
     waiting_ns, transfer_ns
     """,
@@ -400,7 +402,7 @@ def _exposed(run: Run) -> Columns:
 def _exposed_steps(run: Run) -> Columns:
     parts = run.exposed_parts[1]
     unknown = (parts.waiting_ns == 0) & (parts.transfer_ns == 0)
-    # The step's own sum is what is drawn: ops that belong to no step are not in it.
+    # Limit the parts to the exposed communication of the step, which excludes ops in no step.
     whole_ns = np.concatenate(
         [np.zeros(0, np.int64), *(rank.step_totals.not_overlapped_ns for rank in run.facts)]
     )
@@ -413,7 +415,7 @@ def _exposed_steps(run: Run) -> Columns:
 
 
 def _with_waited_for(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
-    """Return the row of each rank with the ranks that it waited for."""
+    """Return the row of each rank for JSON, with a list of the ranks it waited for."""
     by_rank: dict[int, list[dict[str, Any]]] = {}
     for row in waited_for.to_dicts():
         by_rank.setdefault(row.pop("rank"), []).append(
@@ -426,8 +428,8 @@ def _with_waited_for(waiting: Table, waited_for: Table) -> list[dict[str, Any]]:
 class WaitMatrix:
     """The time that each rank (row) waited in collectives for each other (column).
 
-    ranks: (R,), those that are read. awaited: (C,), those and all that any of them waited for, at
-    the end NO_ID where it is not known of all waiting for whom it was. waited_ns: (R, C).
+    ranks: (R,), ranks that are read. awaited: (C,), these and all other ranks that were waited for,
+    and NO_ID at the end if some waiting is for unknown ranks. waited_ns: (R, C).
     """
 
     ranks: Int64
@@ -436,7 +438,7 @@ class WaitMatrix:
 
     @classmethod
     def of(cls, waiting: Table, waited_for: Table) -> WaitMatrix | None:
-        """Return the matrix of the tables WAITING and WAITED_FOR, None if nobody waited."""
+        """Return the matrix of the tables WAITING and WAITED_FOR, None if no rank waited."""
         if not len(waited_for) or not waited_for["waited_ns"].any():
             return None
         ranks = np.unique(np.asarray(waiting["rank"], np.int64))
@@ -458,7 +460,7 @@ class WaitMatrix:
         return sums
 
     def labels(self) -> list[str]:
-        """Return the titles of the columns."""
+        """Return the labels of the columns."""
         return ["?" if rank == NO_ID else str(rank) for rank in self.awaited.tolist()]
 
 
@@ -468,25 +470,25 @@ _NUMBERS = {kind.label: int(kind) for kind in PathKind}
 
 CRITICAL_PATH = Spec(
     "critical_path",
-    "segment of what determined each step, in order of time; those of a step add up to the time "
-    "from the last device end of the step before to its own",
+    "segment of the critical path of each step, in order of time; the segments of a step add up to "
+    "the time from the last device end of the step before to its own",
     """
     step: masked if none are marked
     graph
     rank: masked if not known
-    text profiled: whether the rank is among those read
+    text profiled: whether the rank is read
     text kind: computing, transfer, copy, host, queued, launch, between_tasks or not_profiled
-    label name: of what ran or was waited for; on the host the call that took most of it
+    label name: of the work that ran or was waited for; on the host of the call that took longest
     start_ns: on the clock that all ranks share
     duration_ns
-    call_ns: the time that call took
+    call_ns: the time of that call
     """,
     lambda run: [_path(run.path)],
     Json(
         "critical_path",
         lambda _run, table: list(path_rows(table)),
         "per `step` (`null` without steps) and `graph`: `path_ns`, and its `parts`, which add up "
-        "to it, by `rank` (`null` where it is not known), whether that is `profiled`, and `kind` "
+        "to it, by `rank` (`null` if unknown), whether that is `profiled`, and `kind` "
         "(`computing`, `transfer`, `copy`, `host`, `queued`, `launch`, `between_tasks`, "
         "`not_profiled`): `total_ns`",
     ),
@@ -510,10 +512,11 @@ def _path(path: CriticalPath) -> Columns:
 
 
 def path_parts(table: Table) -> Table:
-    """Return the share of each rank and kind in each step's path, by step, the largest first.
+    """Return the time of each rank and kind on the path of each step, by step, the largest first.
 
-    table: rows of CRITICAL_PATH. step, graph, rank, profiled, kind and
-    total_ns; those of a step add up to its path.
+    The columns are step, graph, rank, profiled, kind and total_ns, which adds up to the path.
+
+    table: rows of CRITICAL_PATH.
     """
     if not len(table):
         return Table({})
@@ -531,14 +534,14 @@ def path_parts(table: Table) -> Table:
 
 
 def _numbered_paths(table: Table) -> Int64:
-    """Return the number of the path of each row: consecutive rows of one step."""
+    """Return a path number for each row; consecutive rows of one step and graph share it."""
     step, graph = (np.ma.filled(table[name], NO_ID) for name in ("step", "graph"))
     changes = (step[1:] != step[:-1]) | (graph[1:] != graph[:-1])
     return np.cumsum(np.concatenate([[0], changes])).astype(np.int64)
 
 
 def path_rows(table: Table) -> Iterator[dict[str, Any]]:
-    """Yield the critical path for programs: step, graph, path_ns and its parts.
+    """Yield the critical path of each step for JSON: step, graph, path_ns and parts.
 
     table: rows of CRITICAL_PATH.
     """
@@ -547,12 +550,12 @@ def path_rows(table: Table) -> Iterator[dict[str, Any]]:
         return
     bounds = np.flatnonzero(np.diff(_numbered_paths(parts), prepend=NO_ID))
     for begin, end in pairwise([*bounds.tolist(), len(parts)]):
-        its = parts.take(slice(begin, end))
-        rows = its.to_dicts()
+        path = parts.take(slice(begin, end))
+        rows = path.to_dicts()
         yield {
             "step": rows[0]["step"],
             "graph": rows[0]["graph"],
-            "path_ns": int(its["total_ns"].sum()),
+            "path_ns": int(path["total_ns"].sum()),
             "parts": [
                 {name: row[name] for name in ("rank", "profiled", "kind", "total_ns")}
                 for row in rows

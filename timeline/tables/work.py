@@ -1,9 +1,9 @@
-"""Tables on computing and on who launched it, some of them for comparisons alone."""
+"""Tables of computing and its launchers, sums for comparisons, and single records."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,40 +12,35 @@ from timeline.analysis.single_records import TaskRole
 from timeline.analysis.work.computed_work import ComputingCause, computing_causes
 from timeline.analysis.work.launching_operators import LauncherTimes, Phase
 from timeline.tables.table import Columns, Method, Spec, Table, sum_rows
-from timeline.units import format_count, format_short
 
 if TYPE_CHECKING:
     from timeline.analysis.work.work_classes import ClassTimes
 
-_NEARLY_EQUAL = 0.01
-"""Frequencies that differ by a smaller share are reported as equal."""
-
-
 COMPUTING_CAUSES = Spec(
     "computing_causes",
-    "rank that computes: how long per step, and why longer than its peers; all are means per step",
+    "rank that computes, with the cause if it computes longer than its peers; means per step",
     """
     rank
     text cause: frequency, operators, shapes or work; None if it does not compute longer
-    peers: how many ranks it is compared with
+    peers: number of ranks it is compared with
     same_work: 1 if they do the same work
     computing_ns
-    peer_ns: of the peers, their median
+    peer_ns: median of the peers
     real frequency_mhz
-    real peer_frequency_mhz: of the peers, their median
-    text type: the operator that makes most of the difference
-    type_ns: what it takes
-    peer_type_ns: of the peers, their median
-    real count: how often it runs
-    real peer_count: of the peers, their median
+    real peer_frequency_mhz: median of the peers
+    text type: the operator type with most of the difference
+    type_ns: its time
+    peer_type_ns: median of the peers
+    real count: number of its runs
+    real peer_count: median of the peers
     """,
     lambda run: [_computing(run.facts)],
 )
 
 
 def _computing(facts: Sequence[RankFacts]) -> Columns:
-    found = computing_causes([rank.work for rank in facts])
-    causes = found.causes
+    computing = computing_causes([rank.work for rank in facts])
+    causes = computing.causes
     compared = ("peer_ns", "type_ns", "peer_type_ns", "count", "peer_count")
     names = {ComputingCause.NONE: None} | {
         cause: cause.name.lower() for cause in ComputingCause if cause
@@ -53,81 +48,12 @@ def _computing(facts: Sequence[RankFacts]) -> Columns:
     columns = COMPUTING_CAUSES.part(
         0,
         causes,
-        found.strings,
+        computing.strings,
         rank=np.array([rank.rank for rank in facts], np.int64),
         cause=np.array([names[ComputingCause(one)] for one in causes.cause.tolist()], object),
         **{name: np.ma.masked_array(getattr(causes, name), causes.peers == 0) for name in compared},
     )
     return Table(columns).take(causes.computing_ns > 0).columns
-
-
-def computing_sentences(table: Table) -> Iterator[str]:
-    """Return a sentence for each rank that computes longer than its peers, largest share first."""
-    rows = [row for row in table.to_dicts() if row["cause"] is not None]
-    rows.sort(key=lambda row: -row["computing_ns"] / row["peer_ns"])
-    for row in rows:
-        yield f"Rank {row['rank']} {tell_computing(row)}."
-
-
-def tell_computing(row: Mapping[str, Any]) -> str:
-    """Return why a rank computes longer, without its name and a full stop.
-
-    row: of COMPUTING_CAUSES, with a cause.
-    """
-    longer = f"computes {row['computing_ns'] / row['peer_ns'] - 1:.0%} longer"
-    if row["same_work"]:
-        ranks = (
-            f"the {format_count(row['peers'], 'rank')} that"
-            if row["peers"] > 1
-            else "the rank that"
-        )
-        longer += f" than {ranks} {'do' if row['peers'] > 1 else 'does'} the same work"
-    return f"{longer}: {_WORDS[row['cause']](row)}"
-
-
-def _tell_frequency(row: Mapping[str, Any]) -> str:
-    own, peers = row["frequency_mhz"] / 1000, row["peer_frequency_mhz"] / 1000
-    return f"same operators, AI Core at {own:.2f} against {peers:.2f} GHz"
-
-
-def _tell_operators(row: Mapping[str, Any]) -> str:
-    return f"{_tell_difference(row)}; {_tell_known_frequency(row)}"
-
-
-def _tell_shapes(row: Mapping[str, Any]) -> str:
-    return f"same operators on other shapes, {_tell_difference(row)}"
-
-
-def _tell_work(row: Mapping[str, Any]) -> str:
-    count, peers = row["count"], row["peer_count"]
-    if round(count, 1) == round(peers, 1):
-        return f"other work, {_tell_difference(row)}"
-    what = "more" if count > peers else "other"
-    return f"{what} work, {count:.4g} against {peers:.4g} {row['type']} per step"
-
-
-def _tell_difference(row: Mapping[str, Any]) -> str:
-    more_ns = row["type_ns"] - row["peer_type_ns"]
-    all_ns = row["computing_ns"] - row["peer_ns"]
-    return f"{row['type']} {format_short(more_ns)} more of {format_short(all_ns)} per step"
-
-
-def _tell_known_frequency(row: Mapping[str, Any]) -> str:
-    own, peers = row["frequency_mhz"], row["peer_frequency_mhz"]
-    if own is None or peers is None:
-        return "the frequency is not recorded"
-    if abs(own / peers - 1) < _NEARLY_EQUAL:
-        return f"AI Core at {own / 1000:.2f} GHz as there"
-    return f"AI Core at {own / 1000:.2f} against {peers / 1000:.2f} GHz"
-
-
-_WORDS = {
-    "frequency": _tell_frequency,
-    "operators": _tell_operators,
-    "shapes": _tell_shapes,
-    "work": _tell_work,
-}
-"""What is said of each cause."""
 
 
 _SUMMED = ("count", "total_ns", "shortest_ns", "longest_ns")
@@ -184,15 +110,15 @@ def total_over_ranks(table: Table) -> Table:
     )
 
 
-# -- for comparisons alone -------------------------------------------------------------------------
+# -- only for comparisons --------------------------------------------------------------------------
 
 TASK_SUMS: Spec = Spec(
     "task_sums",
     "rank and kind of task",
     """
     rank
-    hccl: 1 of HCCL, 0 of copies
-    label collective: the kind that an HCCL task belongs to
+    hccl: 1 for tasks of HCCL, 0 for copies
+    label collective: kind of collective that an HCCL task belongs to
     label task
     count, total_ns = Time, size_bytes
     """,
@@ -221,7 +147,7 @@ WORK_CLASSES = Spec(
 )
 FRAMEWORK_OPERATORS: Spec = Spec(
     "framework_operators",
-    "rank, name of framework operators that are shown, and shapes, as in `OperatorTimes`",
+    "rank, name and shapes of framework operators, as in `FrameworkTimes`",
     """
     rank
     label name
@@ -308,11 +234,11 @@ TASKS = Spec(
     text role: computing, communication: a task of HCCL within an op, copy or other
     text type: as in `operators`
     text name
-    text core: what ran it
+    text core: type of core that ran it
     start_ns: on the clock that all ranks share
     duration_ns
     launch_ns: when the host launched it
-    call: the number of that call in `host_calls` of the same selection
+    call: number of that call in `host_calls` of the same selection
     text launched_by = Launched by: the outermost framework operator around the launch
     text operator = Operator: the innermost
     text module = Module: the modules and annotations around it, or the scope in its name
@@ -341,7 +267,7 @@ HOST_CALLS = Spec(
     """,
     lambda run: map(_calls, run.facts),
     method=Method("host_calls", questions={"every_call": True}, kept=False),
-    note="Calls lie inside others, so durations do not add up. They are read again each time",
+    note="Calls are nested, so durations do not add up. They are read again each time",
 )
 
 

@@ -1,1 +1,1 @@
-"""The drawing: groups, tracks, slices, counters and arrows, independent of file formats."""
+"""Drawing of a timeline as tracks, slices, counters and arrows, independent of file formats."""

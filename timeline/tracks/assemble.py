@@ -1,4 +1,4 @@
-"""The rows of all ranks of one run or of two as one tree, with continuous ids and arrows."""
+"""Assembles the rows of all ranks, of one run or two, into one tree with unique ids and arrows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from timeline.tracks.painter import Painter, SliceTable, integers
 from timeline.tracks.partition import is_partition, with_sums
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
-    NOTHING_TO_POINT_AT,
+    NO_HIGHLIGHTS,
     STEPS,
     Highlights,
     RunRank,
@@ -42,12 +42,12 @@ def assemble(
     by_layer: bool,
     folds_ranks: bool = False,
     path: CriticalPath | None = None,
-    highlights: Highlights = NOTHING_TO_POINT_AT,
+    highlights: Highlights = NO_HIGHLIGHTS,
 ) -> tuple[Track, ...]:
     """Combine the rows of all ranks with the overview, grouped by layer or by rank.
 
-    folds_ranks: folds many ranks below rows of a hundred each. path: the critical path, drawn too
-    unless it is None.
+    folds_ranks: whether many ranks are folded below rows of a hundred ranks each. path: the
+    critical path, which is not drawn if None.
     """
     painter = Painter()
     paint_overview(painter, facts, highlights.step)
@@ -73,8 +73,8 @@ def with_ranks(
 ) -> tuple[Track, ...]:
     """Add the rows of all ranks of each run (keyed by the run's name) to tracks without arrows.
 
-    remarks: remarks that go into the names of some ranks. folds_ranks: folds many ranks below rows
-    of a hundred each, except those with a remark and those in `telling`.
+    remarks: remarks for the names of some ranks' rows. folds_ranks: whether many ranks are folded
+    below rows of a hundred ranks each, except ranks with a remark and those in `telling`.
     """
     names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
     placed = list(tracks)
@@ -110,7 +110,7 @@ def with_ranks(
     return tuple(placed)
 
 
-def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) -> dict[str, int]:
+def _layer_folders(tracks: list[Track], runs: Mapping[str, Sequence[RankTracks]]) -> dict[str, int]:
     """Add a row without a parent for each layer that any rank has; return their ids by layer."""
     layers = {
         track.name: track
@@ -119,16 +119,16 @@ def _layer_folders(made: list[Track], runs: Mapping[str, Sequence[RankTracks]]) 
         for track in rank.tracks
         if track.parent is None
     }
-    painter = Painter(made)
+    painter = Painter(tracks)
     return {
         track.name: painter.add_group(layer_row(place, track.name), None, 0, track.description)
         for place, track in enumerate(sorted(layers.values(), key=lambda track: track.order), 1)
     }
 
 
-def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
+def _rank_folders(tracks: list[Track], names: Iterable[str]) -> dict[str, int]:
     """Add a row without a parent for each folder of ranks; return their ids by name."""
-    painter = Painter(made)
+    painter = Painter(tracks)
     return {
         name: painter.add_group(name, None, 0, descriptions.MANY_RANKS)
         for name in dict.fromkeys(names)
@@ -136,7 +136,7 @@ def _rank_folders(made: list[Track], names: Iterable[str]) -> dict[str, int]:
 
 
 def _with_root(rank: RankTracks, name: str) -> RankTracks:
-    """Put the rows of a rank below a row of this name, its partition of time if it has one."""
+    """Put the rows of a rank below one row: its partition of time, or a group without one."""
     if not rank.tracks:
         return rank
     first, *rest = rank.tracks
@@ -200,7 +200,8 @@ def side_by_side(
 ) -> tuple[Track, ...]:
     """Return the rows of both runs on one time axis: by rank, the base above the new run.
 
-    remarks: remarks that go into the names of some ranks. folds_ranks: folds many other ranks.
+    remarks: remarks for the names of some ranks' rows. folds_ranks: whether many other ranks are
+    folded.
     """
     painter = Painter()
     _paint_steps(painter, base, new, differences)
@@ -216,7 +217,7 @@ def side_by_side(
 def _paint_steps(
     painter: Painter, base: RunOfRanks, new: RunOfRanks, steps: StepDifferences
 ) -> None:
-    """Draw how steps differ, with the steps of each run below; nothing without common steps."""
+    """Draw the differences of steps, and below them each run's steps; nothing without pairs."""
     if not len(steps.start_ns):
         return
     columns = (steps.base_step, steps.new_step, steps.base_ns, steps.new_ns)

@@ -31,7 +31,7 @@ class Colour(enum.Enum):
     IDLE = "spent idle"
     """Yellow."""
     TEXT = "sentences"
-    """Dark blue, the same for all sentences: their words matter."""
+    """Dark blue, the same for all sentences."""
 
 
 _OF_KIND = {SliceKind.NOTE: Colour.TEXT}
@@ -54,7 +54,7 @@ _USES = (
 MOST_NAMES = 1 << 14
 """Size of the cache of colours by name."""
 _UNREAD = re.compile("not (profiled|selected|known)")
-"""Marks a rank on the critical path of which only the wait of others for it is known."""
+"""Label of a rank on the critical path that was not read: only waits for it are known."""
 
 
 def colours_of(

@@ -1,4 +1,4 @@
-"""Descriptions of rows for the viewer: what they show, and how it is computed."""
+"""Descriptions of rows, which the viewer shows on request."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from timeline.analysis.memory import MEMORY_OF_GRAPHS
 
 VERDICT = (
     "What takes the time: the sentences that the command printed when it wrote this file, each as "
-    "long as the timeline. Their arg see_why is the next command."
+    "long as the timeline. Their arg see_why is the command to run next."
 )
 SEE_WHY = "The command that shows why, and how the sentences are printed again."
 NOTES = "What to know before reading the rest: problems of the profile, and what is not shown."
@@ -20,21 +20,21 @@ STEPS_OF_ALL_RANKS = (
     "Each step from the end of the step before to its own end on the last rank; args name the "
     "slowest and the fastest rank and how far they are apart."
 )
-STEPS_OF_ONE_RANK = "The steps of the rank; args tell how each was spent."
+STEPS_OF_ONE_RANK = "The steps of the rank; args show how each was spent."
 PARTITION = (
     "Where the time of the rank goes; nothing is counted twice. Waiting is for the last rank of a "
-    "collective while nothing computes. Unfold for all that the rank did."
+    "collective while nothing computes. Unfold it to see all rows of the rank."
 )
-MANY_RANKS = "Ranks of which nothing is said above, folded so that the others are found."
-ALL_OF_RANK = "All that is drawn of one rank, of which nothing ran on the device."
-SUMS_OF_RANK = "What the time of the rank is made of."
+MANY_RANKS = "Ranks without findings, folded so that the others are easy to find."
+ALL_OF_RANK = "All rows of one rank, which ran nothing on the device."
+SUMS_OF_RANK = "The total time of each part of the rank's time."
 LENGTHS_OF_STEPS = (
     "How much longer each step took than the median of all steps, each on the rank where it took "
     "longest."
 )
 AI_CPU = (
-    "What the AI CPUs of the device ran, by thread, as their own log tells. It is not counted as "
-    "computing, as far as the device recorded no task of it."
+    "Operators that the AI CPUs of the device ran, by thread, according to their own log. Those "
+    "without a task recorded on the device do not count as computing."
 )
 
 ITERATIONS = (
@@ -69,27 +69,27 @@ IDLE = (
     "computing and communication."
 )
 IDLE_BY_CAUSE = (
-    "The device neither computes, communicates nor copies. Slices tell what the host did until it "
-    "had launched what comes next, and in which call most of that passed."
+    "The device neither computes, communicates nor copies. Slices show what the host did until it "
+    "launched the next task, and the call that took most of that time."
 )
 
 CRITICAL_PATH = (
-    "What determined how long each step took: going back from its last device end, what each task "
-    "waited for, on whatever rank, to the last device end of the step before. Unfold for each rank."
+    "What determined how long each step took: from its last device end back through what each task "
+    "waited for, on any rank, to the last device end of the step before. Unfold it for each rank."
 )
-PATH_OF_RANK = "How long the critical path stayed on the rank each time, and what of that was what."
+PATH_OF_RANK = "Stays of the critical path on the rank, named after what took most of each."
 WAITING = (
     "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
-    "the report tells how well the clocks agree."
+    "the report says how well the clocks agree."
 )
 LATE = (
     "How much later than its peers the rank came to the collectives of each step: the median of "
     "how long ranks waited there while nothing computed, less how long it waited itself."
 )
 BASE_AND_NEW = (
-    "How steps of two runs differ, of which the new one is moved in time so that its first step "
-    "begins with that of the base. Slices tell how much longer each step took in the new run, on "
-    "the rank where it took longest; each lies where the step of the base ran."
+    "Differences of steps between two runs; the new run is moved in time so that its first step "
+    "begins with that of the base. Slices show how much longer each step took in the new run, on "
+    "the rank where it took longest, at the time of the step in the base."
 )
 
 HARDWARE = "Device tasks of one hardware stream; tasks that run at once get lanes."
@@ -113,7 +113,7 @@ PLANNED = (
 
 
 def communication_group(called: str) -> str:
-    """Describe a group of ops and planes; called: the communicator's own names, maybe empty."""
+    """Describe a group of ops and planes; called: names of the communicator, "" for none."""
     also = f" All of them call it {called}." if called else ""
     return f"Ranks that communicate with each other.{also}"
 
@@ -126,7 +126,7 @@ def counter_group(name: str) -> str:
 
 
 def counter_family(name: str, group: str) -> str:
-    """Describe a family of counters of one source, one for each unit of the device."""
+    """Describe a family of counters of one source, which differ only in a unit of the device."""
     return f"{name} of each unit, from {group}."
 
 

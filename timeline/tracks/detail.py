@@ -1,4 +1,4 @@
-"""The layers of the detail, from tasks to arrows, and the drawing of all layers of one rank."""
+"""Painters of the detail, from tasks to arrows, and the drawing of all layers of one rank."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
 
 
 def _flop_args(records: Records) -> list[ArgColumn]:
-    """Return the floating-point operations of the operators that tasks are named after, if known.
+    """Return args with the floating-point operations of the operators that tasks are named after.
 
-    The rate is the operator's mean over its runs, and so is its share of the peak.
+    Rates and shares of the peak are means over the runs of an operator. Empty if not recorded.
     """
     flops, named = task_flops(records), records.tasks.name
     if flops is None:
@@ -261,7 +261,7 @@ def _paint_scopes(drawing: LayerDrawing) -> None:
 
 
 def _paint_missing(drawing: LayerDrawing) -> None:
-    """Draw a slice for each stretch whose detail had to be left out, if any."""
+    """Draw a slice for each stretch of time whose detail was left out, if any."""
     strings, missing = drawing.rank.detail.strings, drawing.rank.missing
     if not missing:
         return
@@ -323,11 +323,11 @@ PAINTERS: Mapping[Layer | None, PaintLayer] = {
     Layer.COUNTERS: _paint_counters,
     None: _paint_missing,
 }
-"""The painter of each layer of the detail; None stands for the layer that is always drawn."""
+"""The painter of each layer of the detail; the key None is the layer that is always drawn."""
 
 
 def expect_arrows(painter: Painter, records: Records) -> None:
-    """Reserve room in the painter for the places of the rows that arrows connect."""
+    """Prepare the painter to record the slices of the tables whose rows arrows connect."""
     flows = records.flows
     tables = {
         FlowEnd.HOST: records.host,
@@ -347,7 +347,7 @@ def expect_arrows(painter: Painter, records: Records) -> None:
 def paint_arrows(painter: Painter, records: Records, first_id: int) -> tuple[int, int]:
     """Draw the arrows whose ends are both drawn; return the next free id and the number left out.
 
-    Every pair has an id of its own: one id for several ends would draw a chain.
+    Each arrow has its own id: viewers would draw more than two ends of one id as a chain.
     """
     flows = records.flows
     source = _slice_numbers(painter, flows.source_kind, flows.source_row)
@@ -374,30 +374,30 @@ def _slice_numbers(painter: Painter, kinds: Int64, rows: Int64) -> Int64:
 
 
 MANY = 20
-"""Least number of counters in a group for which families get rows of their own."""
+"""Number of counters in a group from which families of counters get their own rows."""
 _NUMBER = re.compile(r"([0-9]+)")
 
 
 def counter_families(named: Mapping[int, str]) -> list[tuple[str, list[int]]]:
     """Group the counters whose names differ in numbers alone, if there are at least MANY.
 
-    Otherwise each counter is alone. A counter that is alone has an empty family name: it needs no
-    row above it.
+    A single counter has an empty family name, since it needs no row above it; with fewer counters,
+    all are single.
 
     Args:
-        named: the name of each counter, by its number.
+        named: the names of counters by number.
     """
     rows = sorted(named, key=lambda row: natural_order(named[row]))
     if len(rows) < MANY:
         return [("", [row]) for row in rows]
     families: dict[str, list[int]] = {}
     for row in rows:
-        families.setdefault(_counted(named[row]), []).append(row)
+        families.setdefault(_family(named[row]), []).append(row)
     return [(family if len(members) > 1 else "", members) for family, members in families.items()]
 
 
-def _counted(name: str) -> str:
-    """Return what a counter counts: its name without numbers and dangling separators."""
+def _family(name: str) -> str:
+    """Return the family of a counter: its name without numbers and trailing separators."""
     words = _NUMBER.sub("", name).replace(" /", "/").split()
     return " ".join(words).rstrip(" ,_/")
 

@@ -1,4 +1,4 @@
-"""Lanes for overlapping slices: as few as possible, with no crossing slices in any of them."""
+"""Assignment of overlapping slices to lanes: few lanes, with no crossing slices in any."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.nesting import are_exceeded, split_at_gaps
 
 SHORT_RUN = 32
-"""Longest run of slices that is handled together with others."""
+"""Maximum length of runs of overlapping slices that are processed many at a time."""
 RUNS_AT_ONCE = 1 << 14
-"""Number of short runs that are handled together."""
+"""Number of short runs processed at a time."""
 FOREVER_NS = 1 << 64
 """Later than any end."""
 
@@ -20,9 +20,9 @@ FOREVER_NS = 1 << 64
 def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     """Assign each slice the lowest lane that is free when it starts.
 
-    Tasks of a stream have no parent or child, but Perfetto nests what overlaps on one track and
-    swaps the durations of what crosses, without any error (google/perfetto#4280). A lane holds
-    disjoint slices only.
+    Tasks of a stream do not nest, but Perfetto nests slices that overlap on one track, and swaps
+    the durations of crossing ones without any error (google/perfetto#4280). So a lane holds only
+    disjoint slices.
 
     Args:
         start_ns: (n,) int64, ascending; equal starts in ascending order of end_ns.
@@ -42,7 +42,7 @@ def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     crowded[1:] = start_ns[1:] < reach_ns[:-1]
     if not crowded.any():
         return lane
-    # Only runs of slices that overlap an earlier one matter; each begins with one that does not.
+    # Only runs of overlapping slices matter; the first slice of a run overlaps no earlier one.
     member = crowded.copy()
     member[:-1] |= crowded[1:]
     rows = np.flatnonzero(member)
@@ -89,8 +89,8 @@ def _fill_run(lane: Int64, start_ns: Int64, end_ns: Int64, rows: Rows) -> None:
 def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     """Assign each slice the lowest lane in which it crosses nothing; slices may nest.
 
-    Call stacks nest and take one lane. A call that crosses another (a profiler's step that ends
-    inside a function) moves to the next lane as a whole.
+    Call stacks nest and take one lane. A call that crosses another, such as a profiler's step that
+    ends inside a function, moves to the next lane as a whole.
 
     Args:
         start_ns, end_ns: (n,) int64, in any order.
@@ -100,14 +100,14 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     """
     lane = np.zeros(len(start_ns), np.int64)
     for rows in split_at_gaps(start_ns, end_ns):
-        # A slice that crosses none does not affect others, and few slices cross any.
+        # Slices that cross no other do not affect the result, and few slices cross.
         left = rows[_in_a_crossing(start_ns[rows], end_ns[rows])]
         lane[left] = _first_that_nest(start_ns[left], end_ns[left])
     return lane
 
 
 def _in_a_crossing(start_ns: Int64, end_ns: Int64) -> Bool:
-    """Return True for each slice that crosses another; input by start, the outer slice first."""
+    """Return a mask of slices that cross another one; they are in order of start, outer first."""
     crossing = are_exceeded(start_ns, end_ns)
     if crossing.any():
         # With time reversed, the later of two crossing slices is the earlier one.

@@ -1,4 +1,4 @@
-"""The timeline as data: a tree of tracks whose slices and samples are columns."""
+"""The data model of a timeline: a tree of tracks whose slices and samples are columns."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Arg(Columnar):
     values: npt.NDArray[np.int64] | npt.NDArray[np.int32] | npt.NDArray[np.float64]
     present: Bool
     default: bool = True
-    """True if it is drawn by default, when neither all args nor none are selected."""
+    """True if it is drawn unless the options select no args."""
     of_several: bool = False
-    """True if it describes what a merged slice stands for."""
+    """True if it describes a merged slice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,16 +67,17 @@ def no_arrows() -> Arrows:
 
 
 MERGED = -1
-"""Row of an element that stands for several slices."""
+"""Value of `Coarse.row` for elements that are merged from several slices."""
 
 
 @dataclass(frozen=True, slots=True)
 class Coarse(Columnar):
-    """Slices of one track, some of which stand for several.
+    """Elements of one track, each a single slice or merged from several.
 
-    row: (n,) index of the slice that an element is, or MERGED; start_ns, end_ns: (n,); count and
-    busy_ns: (n,) number of slices it stands for and their summed length. The names of merged slices
-    are pairs (owner, name) with a count and a summed length each, ascending by owner, then name.
+    row: (n,) index of the element's slice, or MERGED. start_ns, end_ns: (n,). count, busy_ns: (n,)
+    number and summed length of its slices. owner, name, name_count, name_busy_ns: (k,) the names in
+    merged elements with the number and summed length of their slices, ascending by owner (the index
+    of the element), then name.
     """
 
     start_ns: Int64
@@ -126,9 +127,9 @@ class Slices(Columnar):
     arrows: Arrows = field(default_factory=no_arrows)
     nested: bool = False
     coarse: Coarse | None = None
-    """Content of merged slices; None while each slice is one record."""
+    """The content of merged slices; None if every slice is one record."""
     own_category: Category | None = None
-    """Category of a row that differs from others of its kind, such as waits; None otherwise."""
+    """Category that differs from that of the kind, as for waits; None otherwise."""
 
     @property
     def category(self) -> Category:
@@ -147,7 +148,7 @@ class Slices(Columnar):
         return replace(self, start_ns=start_ns, end_ns=end_ns, coarse=coarse)
 
     def take(self, rows: Rows | slice, arrows: Arrows) -> Slices:
-        """Return the slices at `rows`, each as a record of its own, with these arrows."""
+        """Return the slices at `rows`, without content of merged ones, and with these arrows."""
         return replace(
             self,
             start_ns=self.start_ns[rows],
@@ -169,7 +170,7 @@ class Slices(Columnar):
         return replace(self, arrows=Arrows(slices[order], arrows[order]))
 
     def between(self, first: int, stop: int) -> Slices:
-        """Return slices `first` to `stop`, with what merged ones stand for."""
+        """Return slices `first` to `stop`, with the content of merged ones."""
         part = self.take(slice(first, stop), self.arrows.between(first, stop))
         coarse = self.coarse
         return part if coarse is None else replace(part, coarse=coarse.between(first, stop))
@@ -215,7 +216,7 @@ class Track:
 
     @property
     def last_arrow(self) -> int:
-        """Return the greatest arrow number that touches it, 0 if there is none."""
+        """Return the greatest id of arrows on the track, 0 without arrows."""
         content = self.content
         return int(content.arrows.arrow.max(initial=0)) if isinstance(content, Slices) else 0
 
@@ -236,7 +237,7 @@ def element_count(tracks: Iterable[Track]) -> int:
 class Timeline:
     """A whole timeline: its tracks, parents before children, and its clock.
 
-    attributes: facts about the timeline for people and programs (tool, selection, losses).
+    attributes: facts about the timeline by key, such as tool, selection and losses.
     """
 
     tracks: tuple[Track, ...]

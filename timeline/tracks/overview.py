@@ -1,4 +1,4 @@
-"""The rows that are visible before anything is unfolded: steps, and the critical path."""
+"""Painters of the rows above those of ranks: steps, and the critical path."""
 
 from __future__ import annotations
 
@@ -128,10 +128,10 @@ def paint_overview(
 
 
 def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
-    """Describe how much longer something took than before, in words that the UI colours well.
+    """Return a label such as "Step 3 slower by 1.250 ms (+4.0%)".
 
-    The UI derives a hue from the name without its digits. In version 52 these words make slower
-    ones red and faster ones green for any length, because the unit stays the same.
+    The UI (version 52) derives a colour from the name without its digits: these words, always with
+    the same unit, make slower steps red and faster ones green.
     """
     delta_ns = after_ns - before_ns
     if not delta_ns:
@@ -142,7 +142,7 @@ def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
 
 
 def _length_labels(steps: _Steps) -> Iterator[str]:
-    """Label each step with the distance of its longest period from the median over all steps."""
+    """Yield the label of each step: its longest period compared with the median of all steps."""
     lengths_ns = GroupBy(steps.which, steps.first).greatest(steps.length_ns).tolist()
     median_ns = statistics.median_low(lengths_ns)
     for step, length_ns in zip(steps.step[steps.first].tolist(), lengths_ns, strict=True):
@@ -223,19 +223,19 @@ def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
         rank.step_totals,
         steps.row[steps.first],
         np.bincount(steps.which, minlength=len(steps)) == 1,
-        tells_copies=rank.free_parts.copies_ns is not None,
+        records_copies=rank.free_parts.copies_ns is not None,
     )
 
 
 MOST_PATH_ARROWS = 2000
-"""Most arrows between ranks, at the longest stays: more would hide what they show."""
+"""Maximum number of arrows between ranks, at the longest stays: more would be unreadable."""
 
 
 def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Track, ...]:
     """Add the rows of the critical path after the tracks, with higher ids.
 
-    The row holds every segment. Rows below it hold, by rank, how long the path stayed there each
-    time, and arrows run from rank to rank.
+    One row has every segment. Rows below it, one per rank, have the stays of the path there, and
+    arrows lead from rank to rank.
     """
     if not len(path.segments):
         return tuple(tracks)
@@ -251,8 +251,7 @@ def with_critical_path(tracks: Sequence[Track], path: CriticalPath) -> tuple[Tra
     by_rank = list(rows_by_value(stays.rank))
     lanes = [rows for _, rows in by_rank]
     for order, (rank, rows) in enumerate(by_rank):
-        # No row of the path is named exactly like that of a rank: old viewers look rows up by name
-        # alone.
+        # The name differs from that of the rank's row: old viewers look rows up by name alone.
         painter.add_stacked_row(
             f"On {_named_rank(path, rank, is_read=bool(stays.profiled[rows[0]]))}",
             root,
@@ -289,10 +288,10 @@ def _drawn_path(path: CriticalPath, strings: StringPool) -> SliceTable:
 
 
 def _labels(path: CriticalPath, strings: StringPool) -> Codes:
-    """Return the label of each segment; equal ones are formatted once."""
+    """Return the label of each segment; labels of equal segments are formatted once."""
     segments = path.segments
-    named = np.isin(segments.kind, [PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED], invert=True)
-    name = np.where(named, segments.name, NO_NAME)
+    has_name = np.isin(segments.kind, [PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED], invert=True)
+    name = np.where(has_name, segments.name, NO_NAME)
     group = group_numbers(
         len(segments), [segments.rank, segments.kind, name, segments.call_ns, segments.profiled * 1]
     )
@@ -349,7 +348,7 @@ class _Stays:
 
 
 def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> SliceTable:
-    """Return the stays on ranks as slices that name the two largest kinds of each."""
+    """Return the stays on ranks as slices named after the two kinds with most time in each."""
     most = np.argsort(-stays.kinds_ns, axis=1, kind="stable")[:, :2]
     largest = np.take_along_axis(stays.kinds_ns, most, axis=1)
     labels = strings.codes(
@@ -378,7 +377,7 @@ def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> Slic
 def _connect(
     tracks: list[Track], first: int, lanes: Sequence[Rows], stays: _Stays, arrow: int
 ) -> None:
-    """Draw arrows from stays to those that follow on other ranks, the longest first."""
+    """Draw arrows to the longest stays, each from the stay before it on another rank."""
     moves = np.flatnonzero(
         (stays.rank[1:] != stays.rank[:-1]) & (stays.path[1:] == stays.path[:-1])
     )

@@ -24,7 +24,7 @@ NOT_DRAWN = -1
 
 @dataclass(frozen=True)
 class ArgColumn:
-    """One arg of all rows of a table; `given` returns a mask of the values that are present."""
+    """One arg of all rows of a table; `given` returns a mask of present values."""
 
     name: str
     kind: ArgKind
@@ -58,7 +58,7 @@ def integers(
 
 
 def sizes(name: str, values: Int64) -> ArgColumn:
-    """Declare an integer arg that only rows above zero have."""
+    """Declare an integer arg that is present only where it is greater than 0."""
     return ArgColumn(name, ArgKind.INTEGER, values, lambda some: some > 0, default=True)
 
 
@@ -76,8 +76,8 @@ def numbers(name: str, values: Float64, *, default: bool = True) -> ArgColumn:
 class SliceTable:
     """Slices to draw on one row: the columns of a table, and their args.
 
-    rows: the rows of the table to draw, None for all. flow_end: the table, if arrows may end at its
-    rows. category: the category if it differs from that of the kind.
+    rows: the rows of the table to draw, None for all. flow_end: the kind of table, if arrows may
+    end at its rows. category: the category, None for that of the slice kind.
     """
 
     start_ns: Int64
@@ -91,10 +91,10 @@ class SliceTable:
 
 
 class Painter:
-    """Collects tracks: numbers them, and splits overlapping slices into lanes.
+    """Builder of tracks, which numbers them and splits overlapping slices into lanes.
 
-    tracks: those that are there already; new ones are added to the same list. strings: of all
-    slices. rank: of all tracks, None if they belong to no rank alone.
+    tracks: existing tracks, to which new ones are appended. strings: the pool of all slices. rank:
+    the rank of new tracks, None if they belong to no single rank.
     """
 
     def __init__(
@@ -112,17 +112,17 @@ class Painter:
         """Returns True for each arg to draw."""
         self._slice_numbers: dict[FlowEnd, Codes | Int64] = {}
         self._marked: list[tuple[int, int]] = []
-        """Tracks of slices at which arrows may end, and the number of the first slice of each."""
+        """Tracks whose slices arrows may touch, and the number of the first slice of each."""
         self._next_number = 0
 
     def add_group(self, name: str, parent: int | None, order: int, description: str) -> int:
-        """Add a row that only holds others; return its id."""
+        """Add a row that only has other rows below it; return its id."""
         return self._add(name, parent, order, description, None)
 
     def add_flat_row(
         self, name: str, parent: int | None, order: int, drawn: SliceTable, description: str
     ) -> None:
-        """Add a row of slices that do not nest; overlapping ones get lanes."""
+        """Add a row of slices that do not nest; overlapping ones are put into lanes."""
         rows = _by_start(drawn)
         lane = flat_lanes(_at(drawn.start_ns, rows), _at(drawn.end_ns, rows))
         for lane_rows in _by_lane(rows, lane):
@@ -131,7 +131,7 @@ class Painter:
     def add_nested_row(
         self, name: str, parent: int, order: int, drawn: SliceTable, description: str
     ) -> None:
-        """Add a row of slices that nest, such as calls; crossing ones get lanes."""
+        """Add a row of slices that nest, such as calls; crossing ones are put into lanes."""
         lane = nested_lanes(_at(drawn.start_ns, drawn.rows), _at(drawn.end_ns, drawn.rows))
         for lane_rows in _by_lane(drawn.rows, lane):
             self._add_lane(name, parent, order, drawn, lane_rows, description, nested=True)
@@ -139,7 +139,7 @@ class Painter:
     def add_stacked_row(
         self, name: str, parent: int | None, order: int, drawn: SliceTable, description: str
     ) -> int:
-        """Add one row of slices that must not cross and may hold other rows; return its id."""
+        """Add a row of slices that must not cross, which may have rows below it; return its id."""
         slices = self._slices(drawn, drawn.rows, nested=True)
         return self._add(name, parent, order, description, slices)
 
@@ -251,19 +251,19 @@ class LayerDrawing:
         """Add the row that holds all rows of the layer; return its id.
 
         name: the name in the profile, empty for that of the layer. position: place among several
-        rows of the layer. description: replaces the description of the layer unless empty.
+        rows of the layer. description: replaces that of the layer unless empty.
         """
-        layer, named = self.layer, name or self.layer.name
-        described = description or layer.description.format(name=named)
-        return self.painter.add_group(named, None, layer.order + position, described)
+        layer, name = self.layer, name or self.layer.name
+        description = description or layer.description.format(name=name)
+        return self.painter.add_group(name, None, layer.order + position, description)
 
 
 PaintLayer = Callable[[LayerDrawing], None]
-"""Adds the rows of a layer, if there are any, with their content."""
+"""A function that adds the rows of a layer, if it has any, with their content."""
 
 
 def _by_start(drawn: SliceTable) -> Rows | None:
-    """Return the rows in order of start, then end; None if all rows are in order already."""
+    """Return the rows to draw in order of start, then end; None if these are all rows in order."""
     start_ns = _at(drawn.start_ns, drawn.rows)
     if (start_ns[1:] > start_ns[:-1]).all():
         return drawn.rows
@@ -272,7 +272,7 @@ def _by_start(drawn: SliceTable) -> Rows | None:
 
 
 def _by_lane(rows: Rows | None, lane: Int64) -> Sequence[Rows | None]:
-    """Return the rows of each lane; as they are (None: all) if there is a single lane."""
+    """Return the rows of each lane; unchanged (None: all) if there is only one lane."""
     if not lane.any():
         return [rows]
     return rows_by_lane(np.arange(len(lane)) if rows is None else rows, lane)

@@ -1,7 +1,7 @@
-"""The row of a rank's time: computing, exposed communication, copies, and idle by cause.
+"""The partition of a rank's time: a row of computing, exposed communication, copies and idle.
 
-It is drawn with the rank, before the waits between ranks are known; `with_waits` then splits
-exposed communication into waiting and transfer, and `with_piece_args` adds args to all pieces.
+It is drawn with the rank, before waits between ranks are known. `with_waits` then splits exposed
+communication into waiting and transfer, and `with_piece_args` adds args to the pieces.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from timeline.tracks.painter import Painter, SliceTable, names
 from timeline.units import format_short, format_tenths
 
 PARTITION = "Where time goes"
-"""Name of the row where it is not the row of the rank itself."""
+"""Name of the row if rows are grouped by layer; otherwise it is the rank's own row."""
 COMPUTING, EXPOSED, COPIES, IDLE = "Computing", "Exposed communication", "Copies", "Idle"
 COMMUNICATION, TRANSFER = "Communication", "Transfer"
 WAITING_FOR, DELAYED_BY = "Waiting for", "Transfer delayed by"
 _FIRST = -1
-"""Order of the row before those of all layers."""
+"""Order of the row, which places it before all layers."""
 
 
 def is_partition(track: Track) -> bool:
-    """Return True if the row splits the time of a rank."""
+    """Return whether the row is the partition of a rank's time."""
     content = track.content
     return isinstance(content, Slices) and content.kind is SliceKind.PARTITION
 
@@ -52,13 +52,13 @@ def paint_partition(
 ) -> None:
     """Draw how the time of a rank was spent, from its first to its last activity.
 
-    The slices are disjoint. Those of one name add up to the part of the overlap analysis, or of
-    idle time by cause, that they are named after.
+    The slices are disjoint. Slices of one name add up to the time of that name in the overlap
+    analysis, or of that cause of idle time.
 
-    idle: idle time by cause, None if causes were not asked for. computes: False if computing is not
+    idle: idle time by cause, None if causes were not requested. computes: False if computing is not
     recorded; then only communication is drawn.
     """
-    has_causes, strings = idle is not None and idle.tells_causes, painter.strings
+    has_causes, strings = idle is not None and idle.has_causes, painter.strings
     whole = (
         (COMPUTING, overlap.computing),
         (EXPOSED, overlap.not_overlapped),
@@ -97,7 +97,7 @@ def paint_partition(
 
 
 def with_sums(row: Track) -> tuple[Track, ...]:
-    """Return the row of a rank with nothing below, and the sums of its parts as one slice below."""
+    """Add a row below a rank that has none, since the UI hides such ranks: one slice with sums."""
     slices = row.content
     assert isinstance(slices, Slices)
     length_ns = sum_by(slices.name, slices.end_ns - slices.start_ns, len(slices.strings))
@@ -114,7 +114,7 @@ def with_sums(row: Track) -> tuple[Track, ...]:
 
 
 class _Parts(ColumnTable):
-    """Parts of a rank's time; call: the host call that takes most of an idle part."""
+    """Parts of a rank's time; call: the host call that takes most of an idle part, or NO_NAME."""
 
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
@@ -128,29 +128,29 @@ def with_waits(
     """Split exposed communication in the rows of a rank into waiting and transfer.
 
     If one op waits while another transfers, the time counts as waiting, as in the figures; if two
-    wait, it is that of the one that began first. The part of a transfer that is exposed only
+    wait, it belongs to the one that began first. The part of a transfer that is exposed only
     because the op waited while the device computed counts as waiting too: "Transfer delayed by rank
-    5". Slices that are merged already stay as they are.
+    5". Merged slices are not split.
 
     Args:
-        waits: those of the rank.
-        on_disk: the ranks of the profile, selected or not.
+        waits: the waits of the rank.
+        on_disk: all ranks of the profile, selected or not.
     """
     replaced = list(tracks)
     for at, track in enumerate(tracks):
         content = track.content
         if isinstance(content, Slices) and is_partition(track):
-            parted = _parted(content, collectives, waits, on_disk)
-            replaced[at] = replace(track, content=parted)
+            split = _split_exposed(content, collectives, waits, on_disk)
+            replaced[at] = replace(track, content=split)
     return replaced
 
 
 def wait_labels(
     waits: Waits, on_disk: frozenset[int], strings: StringPool, called: str = WAITING_FOR
 ) -> Codes:
-    """Return the names of waits, by the rank that came last.
+    """Return the labels of waits, which name the rank that came last.
 
-    on_disk: the ranks of the profile, selected or not.
+    on_disk: all ranks of the profile, selected or not.
     """
     pairs, which = distinct_pairs(waits.last_rank, waits.last_profiled.astype(np.int64))
     return strings.codes(
@@ -163,7 +163,7 @@ def _rank_label(last_rank: int, remark: str) -> str:
     return "another rank" if last_rank == NO_ID else f"rank {last_rank}{remark}"
 
 
-def _parted(
+def _split_exposed(
     slices: Slices, collectives: RankCollectives, waits: Waits, on_disk: frozenset[int]
 ) -> Slices:
     ops, strings = collectives.ops, slices.strings
@@ -192,21 +192,21 @@ def _parted(
     rows = np.concatenate([rest, exposed[owner[first]]])
     start_ns = np.concatenate([slices.start_ns[rest], begin_ns[first]])
     order = np.argsort(start_ns, kind="stable")
-    parted = replace(
+    split = replace(
         slices.take(rows[order], no_arrows()),
         start_ns=start_ns[order],
         end_ns=np.concatenate([slices.end_ns[rest], stop_ns[last]])[order],
         name=np.concatenate([slices.name[rest], name[first].astype(np.int32)])[order],
     )
     if slices.coarse is None:
-        return parted
-    return replace(parted, coarse=_coarse_of(parted, slices.coarse, rows[order]))
+        return split
+    return replace(split, coarse=_coarse_of(split, slices.coarse, rows[order]))
 
 
-def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
-    """Return what the pieces stand for: merged ones for as many as before, others for themselves.
+def _coarse_of(split: Slices, coarse: Coarse, row: Rows) -> Coarse:
+    """Return the `coarse` of split slices: merged slices are unchanged, pieces are single ones.
 
-    row: (n,) the slice that each piece belongs to.
+    row: (n,) the original slice of each piece.
     """
     merged = coarse.row[row] == MERGED
     count = len(row)
@@ -214,18 +214,18 @@ def _coarse_of(parted: Slices, coarse: Coarse, row: Rows) -> Coarse:
     now_at[row] = np.arange(count)
     return replace(
         coarse,
-        start_ns=parted.start_ns,
-        end_ns=parted.end_ns,
+        start_ns=split.start_ns,
+        end_ns=split.end_ns,
         row=np.where(merged, MERGED, np.arange(count)),
         count=coarse.count[row],
-        busy_ns=np.where(merged, coarse.busy_ns[row], parted.end_ns - parted.start_ns),
+        busy_ns=np.where(merged, coarse.busy_ns[row], split.end_ns - split.start_ns),
         owner=now_at[coarse.owner],
     )
 
 
 _KINDS = frozenset({SliceKind.OVERLAP, SliceKind.PARTITION})
 _LEAST_TENTHS = 10
-"""Pieces with a smaller share, in tenths of a percent, get no args."""
+"""Share, in tenths of a percent, below which pieces get no args."""
 _WHOLE_PERCENT = 100
 _TENTHS_TWICE = 2000
 """Twice the number of tenths of a percent in a whole, for rounding half up in integers."""
@@ -240,9 +240,9 @@ class StepPeriods:
     start_ns: Int64
     end_ns: Int64
 
-    def rows_at(self, moments_ns: Int64) -> Rows:
-        """Return the step that began last before each moment if it still runs then, else -1."""
-        return open_at(moments_ns, self.start_ns, self.end_ns)
+    def rows_at(self, times_ns: Int64) -> Rows:
+        """Return the step that began last before each time if it still runs then, else -1."""
+        return open_at(times_ns, self.start_ns, self.end_ns)
 
 
 def step_periods(facts: RankFacts) -> StepPeriods:
@@ -253,13 +253,12 @@ def step_periods(facts: RankFacts) -> StepPeriods:
 
 
 def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, ...]:
-    """Add to the pieces of a rank's time the args rank, step, and their share of the step.
+    """Add the args rank, step and share of the step to the long pieces of a rank's time.
 
     Pieces of the partition also get the collective in which the rank waits or transfers. The share
-    is that of the step in which a piece begins, up to the end of the step; between steps, only the
-    rank is given. Pieces of less than a percent of the step, or between steps of the whole time,
-    get no args: nearly all pieces are that short, and the args would take more bytes than the
-    pieces.
+    is that of the step in which a piece begins, up to the end of the step; pieces between steps get
+    only the rank. Pieces of less than one percent of their step (between steps: of the whole time)
+    get no args: nearly all pieces are that short, and args would take more bytes than they do.
     """
     steps = step_periods(facts)
     with_args = []
@@ -274,11 +273,11 @@ def with_piece_args(tracks: Sequence[Track], facts: RankFacts) -> tuple[Track, .
 
 
 def _args(slices: Slices, facts: RankFacts, steps: StepPeriods) -> list[Arg]:
-    pieces = _Pieces.that_may_tell(slices, steps)
+    pieces = _Pieces.long_enough(slices, steps)
     step = steps.rows_at(pieces.start_ns)
     tenths = _tenths(pieces, steps, step)
-    tells = tenths >= _LEAST_TENTHS
-    pieces, step, tenths = pieces.where(tells), step[tells], tenths[tells]
+    is_long = tenths >= _LEAST_TENTHS
+    pieces, step, tenths = pieces.where(is_long), step[is_long], tenths[is_long]
     if not len(pieces):
         return []
     args = []
@@ -300,7 +299,10 @@ def _args(slices: Slices, facts: RankFacts, steps: StepPeriods) -> list[Arg]:
 
 @dataclass(frozen=True)
 class _Pieces:
-    """Some slices of a track: their rows (k,), start and end, and the row count and span of all."""
+    """Some slices of a track: their rows, start and end, (k,).
+
+    rows: number of all slices of the track. span_ns: start and end of all of them.
+    """
 
     row: Rows
     rows: int
@@ -309,15 +311,15 @@ class _Pieces:
     span_ns: tuple[int, int]
 
     @classmethod
-    def that_may_tell(cls, slices: Slices, steps: StepPeriods) -> _Pieces:
-        """Take the slices that are not merged and long enough to matter for the shortest step."""
+    def long_enough(cls, slices: Slices, steps: StepPeriods) -> _Pieces:
+        """Select unmerged slices that have _LEAST_TENTHS of the shortest step at least."""
         first_ns, last_ns = int(slices.start_ns.min()), int(slices.end_ns.max())
         shortest_ns = int((steps.end_ns - steps.start_ns).min(initial=last_ns - first_ns))
         length_ns = slices.end_ns - slices.start_ns
-        may_tell = length_ns >= max(shortest_ns, 1) * (2 * _LEAST_TENTHS - 1) // _TENTHS_TWICE
+        is_long = length_ns >= max(shortest_ns, 1) * (2 * _LEAST_TENTHS - 1) // _TENTHS_TWICE
         if slices.coarse is not None:
-            may_tell &= slices.coarse.row != MERGED
-        row = np.flatnonzero(may_tell)
+            is_long &= slices.coarse.row != MERGED
+        row = np.flatnonzero(is_long)
         start_ns, end_ns = slices.start_ns[row], slices.end_ns[row]
         return cls(row, len(slices), start_ns, end_ns, (first_ns, last_ns))
 
@@ -325,27 +327,25 @@ class _Pieces:
         return len(self.row)
 
     def where(self, holds: Bool) -> _Pieces:
-        """Take the pieces for which the mask holds."""
+        """Select pieces by a mask."""
         return replace(
             self, row=self.row[holds], start_ns=self.start_ns[holds], end_ns=self.end_ns[holds]
         )
 
-    def arg(
-        self, name: str, kind: ArgKind, values: Int64 | Codes, given: Bool | None = None
-    ) -> Arg:
-        """Return an arg of all slices from values (k,) of these, absent where `given` is False."""
+    def arg(self, name: str, kind: ArgKind, values: Int64 | Codes, has: Bool | None = None) -> Arg:
+        """Return an arg of all slices, with values (k,) on these pieces, or on those in `has`."""
         column = np.zeros(self.rows, values.dtype)
         column[self.row] = values
         present = np.zeros(self.rows, np.bool_)
-        present[self.row] = True if given is None else given
+        present[self.row] = True if has is None else has
         return Arg(name, kind, column, present)
 
 
 def _tenths(pieces: _Pieces, steps: StepPeriods, step: Rows) -> Int64:
     """Return the share of its step that each piece takes, in tenths of a percent.
 
-    Between steps, the share is that of the time of all slices. Shares have two significant digits,
-    so those from ten percent on are whole percents.
+    Between steps, it is the share of the time of all slices. Shares from ten percent on are whole
+    percents.
     """
     in_step = step != _NO_ROW
     first_ns, last_ns = pieces.span_ns
@@ -361,7 +361,7 @@ def _tenths(pieces: _Pieces, steps: StepPeriods, step: Rows) -> Int64:
 def _ops(pieces: _Pieces, slices: Slices, collectives: RankCollectives) -> Codes:
     """Return the collective in which each piece of exposed communication begins, else NO_NAME.
 
-    If several run at once, it is the one that began first, for which waiting is counted too.
+    If several run at once, it is the one that began first, to which waiting is attributed too.
     """
     ops, strings = collectives.ops, slices.strings
     communicates = map_values(slices.name[pieces.row], partial(_are_communication, strings))
@@ -376,6 +376,6 @@ def _ops(pieces: _Pieces, slices: Slices, collectives: RankCollectives) -> Codes
 
 def _are_communication(strings: StringPool, codes: Codes) -> Bool:
     labels = (strings[code] for code in codes.tolist())
-    meant = (EXPOSED, TRANSFER)
-    matches = (name in meant or name.startswith((WAITING_FOR, DELAYED_BY)) for name in labels)
+    names = (EXPOSED, TRANSFER)
+    matches = (label in names or label.startswith((WAITING_FOR, DELAYED_BY)) for label in labels)
     return np.fromiter(matches, np.bool_, len(codes))

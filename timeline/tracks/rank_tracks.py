@@ -1,4 +1,4 @@
-"""The rows of one rank with its facts, and the choice of args that slices are drawn with."""
+"""The rows of one rank, with its facts, and the selection of args."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def with_args(tracks: Sequence[Track], args: Args) -> tuple[Track, ...]:
 
 
 def arg_filter(args: Args) -> Callable[[Arg | ArgColumn], bool]:
-    """Return a function that is True for each arg to draw."""
+    """Return a function that returns whether an arg is drawn."""
 
     def wanted(arg: Arg | ArgColumn) -> bool:
         if args is Args.DEFAULT:
@@ -52,11 +52,11 @@ def arg_filter(args: Args) -> Callable[[Arg | ArgColumn], bool]:
 
 @dataclass(frozen=True, slots=True)
 class RankTracks:
-    """The rows of one rank, not yet below those of all ranks.
+    """The rows of one rank, before those of all ranks are assembled.
 
-    Tracks without a parent are its layers; ids count from 0 and those of arrows from 1, up to
-    `arrows`. Arrows between ranks count from -1 down. floors: by layer, the level (exponent of two
-    of the resolution) at which slices were merged already.
+    Tracks without a parent are layers. Ids of tracks count from 0, those of arrows from 1 to
+    `arrows`, and those of arrows between ranks from -1 down. floors: by layer, the level (exponent
+    of two of the resolution in ns) at which slices were merged already.
     """
 
     rank: int

@@ -1,8 +1,8 @@
-"""The rows without a parent: their names and order, and those of text, verdict and notes.
+"""The rows without a parent: their names and order, and the rows of verdict and notes.
 
 Version 52 of the Perfetto UI sorts them by name alone, whatever order a file gives; leading spaces
-sort first and are invisible. As soon as one of them has rows below it, the UI hides those that have
-none in a folded group, so each needs one.
+sort first and are invisible. If one of them has rows below it, the UI hides those without in a
+folded group, so each gets a row below it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ STEPS = "  Steps"
 CRITICAL_PATH = " Critical path"
 NOTES = " Notes"
 
-MOST_BESIDE = 128
-"""Most ranks whose rows are not folded.
+MOST_UNFOLDED = 128
+"""Maximum number of ranks whose rows are not folded.
 
-Version 52 keeps all rows that are not folded in its document, and takes about 3 ms per rank for
-each redraw, as while scrolling.
+Version 52 of the UI keeps all unfolded rows in its document, and takes about 3 ms per rank for each
+redraw, such as while scrolling.
 """
 RANKS_OF_FOLDER = 100
 
@@ -43,7 +43,7 @@ RunRank: TypeAlias = tuple[str, int]
 
 @dataclass(frozen=True)
 class SlowStep:
-    """The step named the slowest; graph: None if its number alone identifies it."""
+    """The slowest step; graph: None if the step number alone identifies it."""
 
     graph: int | None
     step: int
@@ -51,9 +51,9 @@ class SlowStep:
 
 @dataclass(frozen=True)
 class Highlights:
-    """Remarks on ranks in the names of rows, and the slowest step, marked in the names of slices.
+    """Remarks for the names of ranks' rows, and the slowest step, which its slice's name marks.
 
-    telling: ranks to look at, with a remark or without.
+    telling: ranks worth a look, with or without a remark.
     """
 
     ranks: Mapping[RunRank, str] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Highlights:
     telling: Collection[int] = ()
 
 
-NOTHING_TO_POINT_AT = Highlights()
+NO_HIGHLIGHTS = Highlights()
 
 
 def rank_rows(
@@ -90,16 +90,16 @@ def rank_rows(
 
 
 def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) -> dict[RunRank, str]:
-    """Return the folded rows above ranks without a remark; none for up to MOST_BESIDE ranks.
+    """Return the folded rows above ranks without a remark; none for up to MOST_UNFOLDED ranks.
 
     Args:
         names: the names of the rows of ranks.
-        telling: ranks that are not folded either.
+        telling: further ranks that are not folded.
 
     >>> [*rank_folders({("", rank): f"Rank {rank:03}" for rank in range(130)}).values()][99:101]
     ['Ranks 000-099', 'Ranks 100-199']
     """
-    if len(names) <= MOST_BESIDE:
+    if len(names) <= MOST_UNFOLDED:
         return {}
     width = max(len(str(rank)) for _, rank in names)
     folders = dict[RunRank, str]()
@@ -124,7 +124,7 @@ def layer_row(place: int, name: str) -> str:
 
 
 def seen_name(name: str) -> str:
-    """Return a name without the spaces that sort it."""
+    """Return a name without the leading spaces that determine its order."""
     return name.strip()
 
 
@@ -144,7 +144,7 @@ _PRINT_AGAIN = "tlexport show prints this with its tables"
 
 @dataclass(frozen=True)
 class VerdictRow:
-    """Content of the row: its title, a slice for each sentence, and the command that shows why."""
+    """Content of the verdict's row: title, sentences, and the command that shows why."""
 
     title: str
     sentences: tuple[str, ...]
@@ -156,9 +156,9 @@ def with_verdict(
 ) -> tuple[Track, ...]:
     """Add the row of the verdict after the tracks, with a higher id.
 
-    Each sentence is a slice as long as the timeline, so that it can be read without zooming and no
-    time is added. Perfetto shows a row without a parent at the top only if it has rows below it, so
-    the next command, which is in the args of each sentence, also has a row of its own.
+    Each sentence is a slice as long as the timeline, so that it can be read without zooming and
+    does not extend the timeline. The next command is an arg of each sentence, and also a row below,
+    since Perfetto shows a row without a parent at the top only if it has rows below it.
     """
     if verdict is None or not verdict.sentences:
         return tuple(tracks)
@@ -205,8 +205,8 @@ def with_notes(
 ) -> tuple[Track, ...]:
     """Add the rows of the notes after the tracks, with higher ids.
 
-    Each note is a slice as long as the timeline, so that its text can be read without zooming and
-    no time is added. Topics are rows below.
+    Each note is a slice as long as the timeline, so that it can be read without zooming and does
+    not extend the timeline. Topics are rows below.
     """
     if notes is None:
         return tuple(tracks)
@@ -234,9 +234,9 @@ def _drawn(notes: Sequence[Note], start_ns: int, end_ns: int, strings: StringPoo
 
 
 def _args(notes: Sequence[Note]) -> list[ArgColumn]:
-    given = [dict(note.numbers) for note in notes]
-    names = dict.fromkeys(name for numbers in given for name in numbers)
+    by_note = [dict(note.numbers) for note in notes]
+    names = dict.fromkeys(name for numbers in by_note for name in numbers)
     return [
-        integers(name, np.array([numbers.get(name, NO_ID) for numbers in given], np.int64), NO_ID)
+        integers(name, np.array([numbers.get(name, NO_ID) for numbers in by_note], np.int64), NO_ID)
         for name in names
     ]

@@ -1,4 +1,4 @@
-"""The layers of the summary: the steps of a rank, and its overlap analysis."""
+"""Painters of the summary: the steps of a rank, and its overlap analysis."""
 
 from __future__ import annotations
 
@@ -30,14 +30,15 @@ from timeline.tracks.painter import (
 from timeline.tracks.partition import COPIES, IDLE
 
 OVERLAP_ROWS = tuple(descriptions.OVERLAP)
-"""The vendor's own names, in its order."""
+"""Names of rows as in the profiler's own overlap analysis, in its order."""
 
 
 def _paint_overlap(drawing: LayerDrawing) -> None:
     """Draw the four rows of the overlap analysis of one rank, and the parts of free time.
 
-    Copies and idle have rows only if free time is not all idle, idle also if its causes are known.
-    A rank with tables alone has only the row of communication: its computing is not recorded.
+    Copies and idle have rows only if free time is not all idle; idle has one also if its causes are
+    known. A rank with tables only has just the row of communication, since its computing is not
+    recorded.
     """
     painter, parent = drawing.painter, drawing.add_row()
     overlap, records = drawing.rank.overlap, drawing.rank.records
@@ -56,17 +57,13 @@ def _paint_overlap(drawing: LayerDrawing) -> None:
     idle = drawing.rank.idle
     if records.tables_only:
         rows, idle = rows[1:2], None
-    tells_causes = idle is not None and idle.parts.tells_causes
-    if (
-        not tells_causes
-        and not records.tables_only
-        and overlap.idle.total_ns < overlap.free.total_ns
-    ):
+    has_causes = idle is not None and idle.parts.has_causes
+    if not has_causes and not records.tables_only and overlap.idle.total_ns < overlap.free.total_ns:
         rows.append((IDLE, overlap.idle, descriptions.IDLE))
     for order, (name, intervals, meaning) in enumerate(rows):
         drawn = _plain(intervals, name, records.strings)
         painter.add_flat_row(name, parent, order, drawn, meaning)
-    if idle is not None and tells_causes:
+    if idle is not None and has_causes:
         drawn = _idle_parts(idle.parts, records.strings)
         painter.add_flat_row(IDLE, parent, len(rows), drawn, descriptions.IDLE_BY_CAUSE)
 
@@ -167,9 +164,9 @@ def _paint_graph(
 
 
 def _step_args(selected: SelectedRank, owner: Int64, is_step: Bool) -> list[ArgColumn]:
-    """Return graph and iteration for every slice, and how the step was spent for steps."""
+    """Return the args graph and iteration for every slice, and times of the step for steps."""
     records, totals = selected.records, selected.step_totals
-    args = spent_args(totals, owner, is_step, tells_copies=records.tells_copies)
+    args = spent_args(totals, owner, is_step, records_copies=records.records_copies)
     if records.tables_only:
         # Leave out what is not recorded: idle time, and computing unless a file sums it up.
         summed = ("computing_ns", "not_overlapped_ns", "free_ns") * bool(totals.computing_ns.any())
@@ -187,11 +184,12 @@ def _ids(steps: Steps | StepParts, rows: Int64) -> list[ArgColumn]:
 
 
 def spent_args(
-    totals: OverlapTotals, owner: Int64, shown: Bool, *, tells_copies: bool
+    totals: OverlapTotals, owner: Int64, shown: Bool, *, records_copies: bool
 ) -> list[ArgColumn]:
-    """Return args with how steps were spent, for slices that are shown and have device work.
+    """Return args with the times of steps by what the device did.
 
-    owner: (n,) the step of each slice; shown: (n,) the slices that get the args.
+    owner: (n,) the step of each slice. shown: (n,) mask of the slices that get the args if their
+    step has device work.
     """
     present = shown & totals.known[owner]
     whole_ns = np.maximum(totals.period_ns, 1)
@@ -202,7 +200,7 @@ def spent_args(
         "communication_ns": totals.communication_ns,
         "not_overlapped_ns": totals.not_overlapped_ns,
         "free_ns": totals.free_ns,
-        **({"copies_ns": totals.copies_ns} if tells_copies else {}),
+        **({"copies_ns": totals.copies_ns} if records_copies else {}),
         "idle_ns": totals.idle_ns,
         "not_overlapped_percent": rounded_percent(totals.not_overlapped_ns, whole_ns),
         "free_percent": rounded_percent(totals.free_ns, whole_ns),

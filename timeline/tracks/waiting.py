@@ -1,4 +1,4 @@
-"""Waiting of ranks for each other: partition, rows of waits, args of collectives, arrows."""
+"""Draws the waiting between ranks: in partitions, rows of waits, args of collectives, arrows."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from timeline.tracks.rank_tracks import RankTracks
 
 WAITING, LATE = "Waiting", "Late by"
 MOST_ARROWS = 2000
-"""Most arrows between ranks, at the longest waits: more would hide what they show."""
+"""Maximum number of arrows between ranks, at the longest waits: more would be unreadable."""
 _ORDER, _ORDER_OF_LATE = 6, 7
-"""Places behind the rows of the overlap analysis and of the parts of free time."""
+"""Orders after those of the overlap analysis and of the parts of free time."""
 
 
 @dataclass(frozen=True)
 class _DrawnOps:
-    """The places where one rank's collectives are drawn: (n,) track and slice, -1 if not drawn."""
+    """The slices of one rank's collectives: (n,) track and index in it, -1 if not drawn."""
 
     track: Int64
     slice: Int64
@@ -47,16 +47,16 @@ def with_waiting(
     on_disk: frozenset[int] = frozenset(),
     finish: Callable[[int, RankTracks], RankTracks] = lambda _, rank: rank,
 ) -> None:
-    """Draw into the rows of all ranks what their collectives waited for.
+    """Draw the waiting of collectives into the rows of all ranks.
 
-    Arrows run from the op that waits to the op of the last rank (Perfetto draws them forward in
-    time only), and from sends to receives.
+    Arrows lead from the op that waits to the op of the last rank, since Perfetto draws arrows only
+    forward in time, and from sends to receives.
 
     Args:
-        ranks: each is replaced when it is drawn, so that none is in memory twice.
+        ranks: replaced one by one, so that no rank is in memory twice.
         late: lateness of each rank, or empty.
-        on_disk: the ranks of the profile, selected or not.
-        finish: called with the place of a rank and its rows; returns what to keep of it.
+        on_disk: all ranks of the profile, selected or not.
+        finish: called with the index of a rank and its rows; returns the rows to keep.
     """
     drawn_ops = list[_DrawnOps]()
     of_ranks = waiting.waits.by_rank(len(ranks))
@@ -177,9 +177,9 @@ def _with_late(tracks: tuple[Track, ...], rank: int, late: Lateness) -> tuple[Tr
 
 
 def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting) -> None:
-    """Connect ops of different ranks; such arrows count from -1 down, over all ranks.
+    """Connect ops of different ranks by arrows, which count from -1 down over all ranks.
 
-    Ops that were merged already get none, and are counted as if they were merged now.
+    Arrows of ops that were merged earlier are not drawn, and are counted as omissions.
     """
     has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
@@ -199,7 +199,7 @@ def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting
 
 
 _End = tuple[int, int]
-"""Position of a rank, and row of its collectives."""
+"""Index of a rank, and row of its collectives."""
 
 
 def _draws_ops(tracks: Sequence[Track]) -> bool:
@@ -210,7 +210,7 @@ def _draws_ops(tracks: Sequence[Track]) -> bool:
 
 
 def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
-    """Return the longest waits: the op that waits, and the op of the last rank."""
+    """Return, for the longest waits, the op that waits and the op of the last rank."""
     is_named = (waits.last != NO_ID) & (waits.last_rank != NO_ID)
     drawn = is_named & has_ops[waits.rank] & has_ops[waits.last]
     rows = np.flatnonzero(drawn & (waits.waited_ns > 0))
@@ -219,7 +219,7 @@ def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
 
 
 def _pair_ends(has_ops: Bool, pairs: Pairs) -> list[tuple[_End, _End]]:
-    """Return the first sends, and the receives that got them."""
+    """Return the first sends with their receives."""
     rows = np.flatnonzero(has_ops[pairs.sender] & has_ops[pairs.receiver])
     first = pairs.take(rows[:MOST_ARROWS])
     return _ends(first.sender, first.send_row, first.receiver, first.receive_row)

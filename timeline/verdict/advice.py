@@ -1,4 +1,4 @@
-"""Advice on a run, each piece with its value, mean and threshold."""
+"""Advice on a run: numbers beyond thresholds, with sentences on what to try."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ ADVICE: Spec = Spec(
     text about: its subject, see [there](definitions.md#how-data-is-prepared)
     rank, stage, source_rank, target_rank
     text link
-    op: what it concerns, as the five before
+    op: what it concerns, as the five columns before
     real value: in unit
-    text unit: None of a share
-    real mean: of its kind, if it is compared with that
-    real share: the number compared with the threshold; the value if there is none
+    text unit: None for a share
+    real mean: of its kind, if the value is compared with it
+    real share: the number compared with the threshold; if masked, the value is compared
     real threshold
     text text: a sentence, with what to do about it
     """,
@@ -41,8 +41,8 @@ ADVICE: Spec = Spec(
     Json("advice"),
     Method("advice"),
 )
-NEVER_TOLD = 0.0
-"""The severity of advice that is in tables and not in the verdict."""
+NOT_SHOWN = 0.0
+"""Severity of advice that is only in tables, not in the verdict."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,11 +50,11 @@ class Advice:
     """A number beyond its threshold, and a sentence on what it means or what to try.
 
     about: its subject, such as data processing. rank, stage, source_rank, target_rank, link, op:
-    what it concerns, as far as that is one. value: the number, and mean: that of its kind, where it
-    is compared with that, both in unit: ns, GB/s, flop/s, flop, batches; None of a share. share:
-    what is compared with the threshold: a share of a whole, or the distance from the mean as a
-    share of that; where it is None, the value is. severity: how many times the threshold it is,
-    which decides what comes first.
+    what it concerns, None if not applicable. value, mean: the number, and the mean of its kind if
+    it is compared with that. unit: of both: ns, GB/s, flop/s, flop, batches, None for a share.
+    share: the number compared with the threshold: a share of a whole, or the distance from the mean
+    as a share of the mean; if None, the value is compared. severity: multiple of the threshold, by
+    which advice is sorted.
     """
 
     about: str
@@ -70,11 +70,11 @@ class Advice:
     share: float | None = None
     threshold: float | None = None
     text: str
-    severity: float = NEVER_TOLD
+    severity: float = NOT_SHOWN
 
 
 def advice_of(run: Run) -> tuple[Advice, ...]:
-    """Return the advice that follows from the tables of a run, in no order."""
+    """Return the advice that follows from the tables of a run, unsorted."""
     return (
         *data_advice(
             *(run["data_preparation"], run["data_queues"], run["data_pipeline"], run["step_trace"])
@@ -91,21 +91,21 @@ def _rows(advice: Iterable[Advice]) -> list[tuple[Any, ...]]:
 
 
 def worst_of_each(advice: Iterable[Advice], rank: int | None = None) -> Iterator[Advice]:
-    """Return the worst advice on each subject, as a verdict reports it, the worst subject first.
+    """Yield the worst advice on each subject, the worst subject first.
 
-    rank: where several ranks share a subject, the one to report.
+    rank: preferred rank, if there is advice on several.
     """
     worst: dict[str, Advice] = {}
     for one in worst_first(advice):
-        before = worst.setdefault(one.about, one)
-        if one.rank == rank != before.rank:
+        worse = worst.setdefault(one.about, one)
+        if one.rank == rank != worse.rank:
             worst[one.about] = one
     yield from worst.values()
 
 
 def worst_first(advice: Iterable[Advice]) -> list[Advice]:
-    """Return the advice that is shown to people, the worst first."""
-    return [one for one in _sorted(advice) if one.severity > NEVER_TOLD]
+    """Return the advice to show to people, the worst first."""
+    return [one for one in _sorted(advice) if one.severity > NOT_SHOWN]
 
 
 def _sorted(advice: Iterable[Advice]) -> list[Advice]:
@@ -119,10 +119,11 @@ PROCESSORS = "processors"
 STEP_INTERVAL = "step interval"
 STEP_INTERVAL_OF_RANKS = "step interval of ranks"
 ABOUT_DATA = (DATA_PROCESSING, DATA_SENDING, DATA_OPERATION, PROCESSORS)
-"""Subjects of advice on data itself."""
+"""Subjects of advice on data preparation."""
 MOST_BUSY = 0.8
-"""Processors that are busier leave nothing to more workers."""
+"""Load of the host's processors above which more workers do not help."""
 LONG_INTERVAL_NS = 500_000
+"""Step interval above which there is advice."""
 _THRESHOLDS = {
     Limit.FULLER_INPUT: FULLER_BY,
     Limit.SLOW_SOURCE: SLOW_SOURCE,
@@ -135,11 +136,11 @@ Row = dict[str, Any]
 def data_advice(
     preparation: Table, queues: Table, pipeline: Table, step_trace: Table
 ) -> Iterator[Advice]:
-    """Return advice on data processing, sending, pipeline operations, processors and intervals.
+    """Yield advice on data processing, sending, pipeline operations, processors and intervals.
 
     Args:
-        preparation, queues, pipeline: see `data_tables`.
-        step_trace: see `step_trace_table`.
+        preparation, queues, pipeline, step_trace: the tables data_preparation, data_queues,
+            data_pipeline and step_trace.
     """
     counts = {(row["rank"], row["queue"]): row for row in queues.to_dicts()}
     operations: dict[int, list[Row]] = {}
@@ -149,8 +150,8 @@ def data_advice(
     for row in rows:
         rank = row["rank"]
         host, device = (counts.get((rank, queue)) for queue in ("host", "device"))
-        # If no queue is recorded, the pipeline may limit; if the queue is full, it does not.
-        severity = 1.0 if row["bottleneck"] is None else NEVER_TOLD
+        # Without a recorded queue, the pipeline may be too slow; with a full queue, it is not.
+        severity = 1.0 if row["bottleneck"] is None else NOT_SHOWN
         if row["bottleneck"] == Bottleneck.PROCESSING.value and host is not None:
             severity = row["empty_share"] / OFTEN_EMPTY
             yield _processing(rank, host, severity)
@@ -200,10 +201,10 @@ def _sending(rank: int, host: Row, device: Row) -> Advice:
 
 
 def _shares(operations: list[Row]) -> Iterator[tuple[Row, float]]:
-    """Yield the operations that limit their pipeline, with the share beyond its threshold.
+    """Yield the operations that limit their pipeline, with the share compared with the threshold.
 
-    The share is how much fuller the input queue is; for a root that takes too little, how full the
-    emptiest queue before it is; otherwise how full the operation's own queue is.
+    The share is the excess fill of the input queue, or the fill of the emptiest queue before a slow
+    root, or the fill of the own queue of a slow source.
     """
     use = {row["op"]: row["usage"] or 0.0 for row in operations}
     for one in operations:
@@ -218,9 +219,9 @@ def _shares(operations: list[Row]) -> Iterator[tuple[Row, float]]:
                 yield one, own
 
 
-def _worst(found: tuple[Row, float]) -> tuple[bool, float]:
-    """Order operations: those whose inputs are there, by how much fuller they are, then sources."""
-    one, share = found
+def _worst(operation: tuple[Row, float]) -> tuple[bool, float]:
+    """Return a sort key: operations with fuller inputs by the excess, then all others by share."""
+    one, share = operation
     is_fuller = one["bottleneck"] == Limit.FULLER_INPUT.value
     return not is_fuller, -share if is_fuller else share
 
@@ -239,7 +240,11 @@ def _operation(one: Row, share: float, severity: float, text: str) -> Advice:
 
 
 def _operation_text(one: Row, *, is_known: bool, several: bool) -> str:
-    """Return the sentence on the likely operation; is_known: data are already said to be late."""
+    """Return the sentence on an operation that likely limits the pipeline.
+
+    is_known: whether other advice already says that data come late. several: whether there are
+    several ranks.
+    """
     rank, fills = one["rank"], ""
     if one["usage"] is not None:
         fills = f", which fills {one['usage']:.0%} of its queue"
@@ -262,19 +267,19 @@ def _processors(rank: int, busy: float) -> Advice:
 
 
 def mean_intervals(step_trace: Table) -> list[Row]:
-    """Return the mean step trace of each rank and graph: the row of the file where it has one.
+    """Return the mean step trace of each rank and graph, that of the file if it has one.
 
-    A file with a single step ends with the mean of no steps, which has an interval alone.
+    Means with a total of 0 are left out: a file with a single step has a mean of no steps.
     """
     if not len(step_trace):
         return []
-    found: dict[tuple[int, int | None], Row] = {}
-    means = np.ma.getmaskarray(step_trace["step"]) & (np.ma.filled(step_trace["total_ns"], 1) > 0)
-    for row in step_trace.take(means).to_dicts():
+    means: dict[tuple[int, int | None], Row] = {}
+    is_mean = np.ma.getmaskarray(step_trace["step"]) & (np.ma.filled(step_trace["total_ns"], 1) > 0)
+    for row in step_trace.take(is_mean).to_dicts():
         key = (row["rank"], row["graph"])
-        if key not in found or row["of"] == "file":
-            found[key] = row
-    return list(found.values())
+        if key not in means or row["of"] == OF_FILE:
+            means[key] = row
+    return list(means.values())
 
 
 def _intervals(step_trace: Table) -> Iterator[Advice]:
@@ -294,22 +299,21 @@ def _intervals(step_trace: Table) -> Iterator[Advice]:
 
 
 NOTABLE_SIZE = 0.01
-"""A link that moved a smaller share of what the busiest one did says nothing of its speed."""
+"""Minimum data moved by a link to judge its speed, as a share of the data of the busiest one."""
 FROM_MEAN = 0.2
-"""Minimum distance from the mean of their kind, as a share of it, of ranks, stages and links."""
+"""Minimum distance of a rank, stage or link from the mean of its kind, as a share of the mean."""
 COMMUNICATING = 0.1
-"""Minimum share of computing and communication that communication alone takes."""
+"""Minimum share of communication alone in computing and communication."""
 _PIPELINE = "pipeline-parallel"
 
 
 def cluster_advice(
     step_trace: Table, flops: Table, links: Table, parallel: Table, parallel_times: Table
 ) -> Iterator[Advice]:
-    """Return advice on step intervals and FLOP/s of ranks, links, communication and stages.
+    """Yield advice on step intervals and FLOP/s of ranks, links, communication and stages.
 
     Args:
-        step_trace, flops, parallel, parallel_times: see the functions that make them.
-        links: see `Figures.links`.
+        step_trace, flops, links, parallel, parallel_times: the tables of these names.
     """
     yield from _step_intervals(step_trace)
     yield from _rates(flops)
@@ -319,23 +323,23 @@ def cluster_advice(
 
 
 def mean_rows(table: Table) -> list[Row]:
-    """Return the mean step of each rank: the row of the file, else of its steps, or its only step.
+    """Return the mean step of each rank: from the file, else of its steps, else its only step.
 
     table: rows with the columns rank, step and of.
     """
     by_rank: dict[int, dict[str | None, list[Row]]] = {}
     for row in table.take(_means_and_only_steps(table)).to_dicts():
         by_rank.setdefault(row["rank"], {}).setdefault(row["of"], []).append(row)
-    found = []
+    means = []
     for rows in by_rank.values():
-        single = rows.get(None, [])
-        chosen = rows.get(OF_FILE) or rows.get(OF_STEPS) or (single if len(single) == 1 else [])
-        found += chosen[:1]
-    return found
+        steps = rows.get(None, [])
+        chosen = rows.get(OF_FILE) or rows.get(OF_STEPS) or (steps if len(steps) == 1 else [])
+        means += chosen[:1]
+    return means
 
 
 def _means_and_only_steps(table: Table) -> Bool:
-    """Return which rows are means, or the only step of their rank; there may be millions."""
+    """Return a mask of rows that are means, or the only step of their rank."""
     if not len(table):
         return np.zeros(0, np.bool_)
     is_step = table["of"] == None  # noqa: E711 - row by row
@@ -346,9 +350,9 @@ def _means_and_only_steps(table: Table) -> Bool:
 
 
 def _furthest(values: Sequence[float], *, above: bool) -> Iterator[tuple[int, float, float]]:
-    """Return the value furthest above, or below, the mean of its kind: position, share, mean.
+    """Yield the value furthest above, or below, the mean of its kind: position, share and mean.
 
-    The first of equal values; None if none is beyond `FROM_MEAN`.
+    Of equal values it is the first; nothing is yielded if none is beyond `FROM_MEAN`.
     """
     mean = sum(values) / max(len(values), 1)
     if mean <= 0:
@@ -364,7 +368,7 @@ def _step_intervals(step_trace: Table) -> Iterator[Advice]:
     for at, share, mean in _furthest([row["interval_ns"] for row in rows], above=True):
         rank, interval_ns = rows[at]["rank"], rows[at]["interval_ns"]
         yield Advice(
-            about="step interval of ranks",
+            about=STEP_INTERVAL_OF_RANKS,
             rank=rank,
             value=interval_ns,
             unit="ns",
@@ -378,12 +382,14 @@ def _step_intervals(step_trace: Table) -> Iterator[Advice]:
 
 
 def _of_ranks(flops: Table, name: str) -> dict[int, float]:
-    """Return one number for each rank; cube and vector together where files separate them."""
-    apart: dict[int, dict[str, float]] = {}
+    """Return a column's value for each rank; the sum over units if files separate them."""
+    by_unit: dict[int, dict[str, float]] = {}
     for row in flops.to_dicts():
         if row["level"] == "rank" and row[name] is not None:
-            apart.setdefault(row["rank"], {})[row["unit"]] = row[name]
-    return {rank: of.get("all", sum(of.values())) for rank, of in sorted(apart.items())}
+            by_unit.setdefault(row["rank"], {})[row["unit"]] = row[name]
+    return {
+        rank: values.get("all", sum(values.values())) for rank, values in sorted(by_unit.items())
+    }
 
 
 def _rates(flops: Table) -> Iterator[Advice]:
@@ -406,9 +412,9 @@ def _rates(flops: Table) -> Iterator[Advice]:
 
 
 def _links(links: Table) -> Iterator[Advice]:
-    """Yield the slowest link of each kind, of those between two ranks that moved anything.
+    """Yield advice on the slowest link of each kind between two ranks.
 
-    Short messages are slow on any link, so one that moved next to nothing is not compared.
+    Short messages are slow on any link, so links that moved little data are not compared.
     """
     if not len(links):
         return
@@ -441,13 +447,13 @@ def _slow_link(kind: str, row: Row, share: float, mean: float) -> Advice:
         threshold=FROM_MEAN,
         text=f"The {named} {ends} of rank {row['rank']}{inside} moves "
         f"{format_rate(row['bandwidth_gb_s'])}, {share:.0%} below the mean of {named}s.",
-        # What links between known ranks cost, findings say.
+        # Findings report the cost of links between known ranks.
         severity=share / FROM_MEAN if in_group else 0.0,
     )
 
 
 def _communication(parallel: Table, parallel_times: Table) -> Iterator[Advice]:
-    """Yield advice on communication without computing: of pipelines, between and within stages."""
+    """Yield advice on communication alone; in pipelines separately between and within stages."""
     split = next(iter(parallel.to_dicts()), {"mode": None, "stages": None})
     rows = [
         row
@@ -460,21 +466,23 @@ def _communication(parallel: Table, parallel_times: Table) -> Iterator[Advice]:
         share = _share(rows, "communication_alone_ns")
         who = "Ranks communicate" if len(rows) > 1 else f"Rank {rows[0]['rank']} communicates"
         text = f"{who} without computing for {share:.0%} of the time that both take."
-        yield from _told("communication", share, text)
+        yield from _communicating("communication", share, text)
         return
     share = _share(rows, "receive_alone_ns")
     text = f"Pipeline stages wait for each other for {share:.0%} of computing and communication."
-    yield from _told("communication between stages", share, text)
+    yield from _communicating("communication between stages", share, text)
     for stage in sorted({row["stage"] for row in rows if row["stage"] is not None}):
         share = _share([row for row in rows if row["stage"] == stage], "collective_alone_ns")
         text = (
             f"Ranks of stage {stage} of the pipeline communicate with each other without computing "
             f"for {share:.0%} of computing and communication."
         )
-        yield from _told("communication within a stage", share, text, stage)
+        yield from _communicating("communication within a stage", share, text, stage)
 
 
-def _told(about: str, share: float, text: str, stage: int | None = None) -> Iterator[Advice]:
+def _communicating(
+    about: str, share: float, text: str, stage: int | None = None
+) -> Iterator[Advice]:
     if share > COMMUNICATING:
         yield Advice(
             about=about,
@@ -494,7 +502,7 @@ def _share(rows: Sequence[Row], name: str) -> float:
 
 
 def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
-    """Yield the stage whose ranks compute most, if that is much more than in the others."""
+    """Yield advice on the stage whose ranks compute most, if it is far above the mean of stages."""
     stages: dict[int, list[float]] = {}
     for rank, flop in _of_ranks(flops, "flop").items():
         stage = stage_of(rank, parallel)

@@ -1,4 +1,4 @@
-"""All measurements of a run: its tables, each made when it is first asked for, and its findings."""
+"""All measurements of a run: its tables, each built when first used, and its findings."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from timeline.verdict.findings import ReportedFindings, report_findings
 
 OMISSIONS: Spec = Spec(
     "omissions",
-    "rank and reason for which records are in no figure",
+    "rank and reason for which records are left out of all figures",
     """
     rank
     text code, reason
     rows: the number of records
-    loss: 1 if they could not be read, 0 if other records say the same
+    loss: 1 if they could not be read, 0 if other records hold the same
     """,
     lambda run: OMISSIONS.of_rows(
         (one.rank, one.code.value, one.reason, one.rows, int(one.loss))
@@ -47,25 +47,25 @@ TABLES: tuple[Spec, ...] = (
     *(data.DATA_PREPARATION, data.DATA_QUEUES, data.DATA_PIPELINE, data.DATA_CURVES),
     *(operators.OPERATORS_BY_TYPE, operators.OPERATORS_BY_NAME, work.LAUNCHERS, work.MODULES),
     *(operators.OPERATORS, operators.OPERATOR_SUMS, operators.OPERATOR_DETAILS),
-    *(operators.OPERATOR_STEPS, operators.TOLD_OPERATOR_STEPS),
+    *(operators.OPERATOR_STEPS, operators.REPORTED_OPERATOR_STEPS),
     *(parallel.STEP_TRACE, parallel.PARALLEL, parallel.PARALLEL_TIMES, operators.FRAMEWORK),
     *(memory.MEMORY_GRAPHS, memory.MEMORY_OPERATORS, memory.MEMORY_TENSORS, memory.MEMORY),
     *(work.COMPUTING_CAUSES, work.TASK_SUMS, work.WORK_CLASSES, work.LENGTHS),
     *(work.FRAMEWORK_OPERATORS, work.FRAMEWORK_MODULES, work.TASKS, work.HOST_CALLS),
     *(ADVICE, OMISSIONS),
 )
-"""All tables. JSON, page, library and documentation have them in this order."""
+"""All tables, in the order of JSON, page, library and documentation."""
 
 
 class Figures:
     """All measurements of some ranks, which are on one clock.
 
-    `figures["steps"]`, or `figures.steps`, is the table of that name in TABLES, made when it is
-    first asked for.
+    `figures["steps"]`, or `figures.steps`, is the table of that name in TABLES, built when it is
+    first used.
 
-    tables: made ones; without facts, all others are empty. facts: of each rank. waiting: who waits
-    for whom. path: what determined the steps. culprit: the rank that the first finding names.
-    findings: what to mend first; none if causes were not asked for.
+    tables: tables that exist already; without facts, all others are empty. facts: of each rank.
+    waiting: waits of ranks for each other. path: critical path of the steps. culprit: the rank that
+    the first finding names. findings: what to fix first; none if causes are not requested.
     """
 
     def __init__(
@@ -95,24 +95,24 @@ class Figures:
     ) -> Figures:
         """Return the figures of some ranks, which are on one clock.
 
-        path: what determined the steps; a comparison has none, and looks for no findings.
-        on_disk: those of the profile, selected or not.
+        path: critical path of the steps; without it, as in a comparison, findings are not searched
+        for. on_disk: all ranks of the profile, selected or not.
         """
         figures = cls(facts=facts, waiting=waiting, path=path)
         if path is not None:
             figures.findings, figures.culprit = report_findings(
                 facts, waiting, figures["critical_path"], figures["computing_causes"], on_disk
             )
-        figures._look_for_unreplayed()
+        figures._add_unreplayed_findings()
         return figures
 
-    def _look_for_unreplayed(self) -> None:
-        """Add the rank that idles for data, and the stage that limits a pipeline, to the findings.
+    def _add_unreplayed_findings(self) -> None:
+        """Add findings without a replay: a rank that idles for data, and a slow pipeline stage.
 
-        What hosts wait for data is found by replaying the run; what else says that data come late,
-        as idle time and step traces do, only shows how much is lost. So do mean steps of stages.
+        A replay shows gains if hosts are recorded waiting for data. Idle time and step traces that
+        indicate late data, and mean steps of stages, only give an upper bound.
         """
-        # Both are made of these figures.
+        # Imported here, as that module needs this one.
         from timeline.verdict.unreplayed import find_starved, find_uneven_stages
 
         uneven = find_uneven_stages(self) if self.findings.reason else None
@@ -147,14 +147,14 @@ class Figures:
         return self[name]
 
     def with_tables(self, **tables: Table) -> Figures:
-        """Return the figures with some tables replaced; those made of them stay as they are."""
+        """Return the figures with some tables replaced; existing tables are not rebuilt."""
         changed = copy.copy(self)
         changed._tables = {**self._tables, **tables}
         return changed
 
     @property
     def basis(self) -> Basis:
-        """Return the basis of the statements on waiting."""
+        """Return how much communication the statements on waiting are based on."""
         return Basis() if self._waiting is None else self._waiting.basis
 
     def in_json(self) -> dict[str, Any]:
@@ -167,13 +167,13 @@ class Figures:
 
     @property
     def rank_waiting(self) -> Waiting:
-        """Return who waits for whom in collectives."""
+        """Return the waits of ranks for each other in collectives."""
         assert self._waiting is not None
         return self._waiting
 
     @cached_property
     def ordinary(self) -> Sequence[Bool]:
-        """Return which steps of each rank are ordinary."""
+        """Return a mask of ordinary steps for each rank."""
         return ordinary_steps(self.facts)
 
     @cached_property
@@ -182,7 +182,7 @@ class Figures:
         return split_exposed(self.facts, self.rank_waiting.waits)
 
     def all_advice(self) -> tuple[Advice, ...]:
-        """Return the advice that follows from the figures, in no order."""
+        """Return the advice that follows from the figures, unsorted."""
         return advice_of(self)
 
 
@@ -199,7 +199,7 @@ def spec_of(name: str) -> Spec:
 
 
 def reference_lines() -> Iterator[str]:
-    """Yield a row of the reference for each table of the JSON report."""
+    """Yield a row of the table in the reference for each key of the JSON report."""
     for one in TABLES:
         if one.json is not None:
             meaning = (

@@ -1,4 +1,4 @@
-"""Findings as they are reported, in words and numbers."""
+"""Findings of a run in words and numbers, as they are reported."""
 
 from __future__ import annotations
 
@@ -34,22 +34,24 @@ from timeline.units import format_count, format_like, format_number, format_shar
 
 NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8
-"""More ranks, steps or runs of them are not named one by one."""
+"""Maximum number of ranks, steps or ranges of them in a list."""
 MOST_CHARACTERS = 60
-"""Names of kernels and calls are cut to so many."""
+"""Maximum length of names of kernels and calls."""
 _ALLOCATES = re.compile(r"(?:\b|@)(?:cuda|hip|musa|aclrt|rt)(?:Malloc|Free|HostAlloc|MemUnmap)")
-"""Host calls that allocate or free memory of the device, which waits for it meanwhile."""
+"""Host calls that allocate or free device memory, during which the device waits."""
 TIMES = 2
-"""What takes so many times as long is said to, what takes less to take so many percent longer."""
+"""Minimum ratio to be reported as "times as long"; smaller ones are reported in percent."""
 
 
 @dataclass(frozen=True)
 class ReportedFinding:
     """A finding as it is reported.
 
-    ranks, steps: their numbers, None for all. gain_share, further_share: of the recording.
-    evidence: the names and numbers that the sentence uses. text: the sentence without the class of
-    the run, which is `bound`, such as Input-bound, and empty where ranks or steps are to blame.
+    ranks, steps: their numbers, None for all. gain_ns: gain if only this is fixed; further_ns: gain
+    on top of the findings before it. gain_share, further_share: as shares of the recording.
+    evidence: names and numbers used in the sentence. text: the sentence without `bound`, which is
+    the class of the run, such as Input-bound, empty if ranks or steps are to blame. is_first:
+    whether it is the first finding of the run.
     """
 
     kind: FindingKind
@@ -69,10 +71,10 @@ class ReportedFinding:
 
     @property
     def sentence(self) -> str:
-        """Return the sentence on the finding; the first one of a run opens with its class."""
+        """Return the sentence on the finding; that of the first one starts with `bound`."""
         if self.bound and self.is_first:
             return f"{self.bound}: {self.text}."
-        if self.kind is FindingKind.SLOW_OPERATOR:  # opens with a name
+        if self.kind is FindingKind.SLOW_OPERATOR:  # starts with a name, whose case must not change
             return f"{self.text}."
         return f"{self.text[0].upper()}{self.text[1:]}."
 
@@ -96,10 +98,10 @@ class ReportedFinding:
 
 @dataclass(frozen=True)
 class ReportedFindings:
-    """The findings of a run, in the order in which to mend it.
+    """The findings of a run, in the order in which to fix them.
 
-    recording_ns: how long the run takes. residual_ns: how far a replay without a change is from it.
-    reason: why no gains are reported, empty where they are.
+    recording_ns: duration of the run. residual_ns: error of a replay without changes. reason: why
+    no gains are reported, empty if they are.
     """
 
     found: tuple[ReportedFinding, ...] = ()
@@ -109,18 +111,18 @@ class ReportedFindings:
 
     @property
     def knows_input(self) -> bool:
-        """Return whether any finding is about data that come late."""
+        """Return whether any fault is about late data."""
         return any(one.cause is Cause.INPUT and one.fault for one in self.found)
 
     def with_fault(self, fault: ReportedFinding) -> ReportedFindings:
-        """Return the findings with one more fault, in order of gain."""
+        """Return the findings with another fault, before those with smaller gains and levers."""
         larger = [one for one in self.found if one.fault and one.gain_share >= fault.gain_share]
         rest = [one for one in self.found if one not in larger]
         found = enumerate([*larger, fault, *rest])
         return replace(self, found=tuple(replace(one, is_first=not at) for at, one in found))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the gains stand on, under the names of the report."""
+        """Return the basis of the gains, under the names of the report."""
         return {
             "recording_ns": self.recording_ns,
             "residual_ns": self.residual_ns,
@@ -135,14 +137,14 @@ def report_findings(
     computing: Table,
     on_disk: Collection[int] = (),
 ) -> tuple[ReportedFindings, Culprit | None]:
-    """Find what to mend in a run, and the rank to blame first, None where none is.
+    """Find what to fix in a run, and the rank to blame first, if any.
 
     Args:
         facts: of ranks on one clock.
         waiting: of these ranks.
         path: `Figures.critical_path`.
         computing: `Figures.computing_causes`.
-        on_disk: those of the profile, selected or not.
+        on_disk: all ranks of the profile, selected or not.
     """
     run = gather_run(facts, waiting) if facts else None
     if run is None:
@@ -168,7 +170,11 @@ def report_findings(
 
 @dataclass(frozen=True)
 class FindingWords:
-    """The context of finding sentences: rank numbers, and tables with details."""
+    """The context from which sentences on findings are written.
+
+    numbers: ranks by position. losses: all findings. path, computing: see `report_findings`.
+    on_disk: all ranks of the profile, selected or not.
+    """
 
     numbers: Sequence[int]
     losses: Findings
@@ -177,7 +183,7 @@ class FindingWords:
     on_disk: Collection[int]
 
     def report(self, finding: Finding, before: Sequence[Finding]) -> ReportedFinding:
-        """Return a finding with its evidence and its sentence, given those before it."""
+        """Return a finding with its evidence and its sentence; before: the findings before it."""
         whole_ns = max(self.losses.recording_ns, 1)
         ranks = self._ranks(finding)
         evidence = self._evidence(finding, ranks)
@@ -213,7 +219,7 @@ class FindingWords:
         return tuple(sorted(self.numbers[at] for at in finding.ranks))
 
     def _evidence(self, finding: Finding, ranks: tuple[int, ...] | None) -> dict[str, Any]:
-        """Return the names and numbers that a sentence uses."""
+        """Return the names and numbers for the sentence on a finding."""
         losses = self.losses
         steps = len(losses.step_numbers) if finding.steps is None else len(finding.steps)
         evidence = dict[str, Any](
@@ -244,9 +250,10 @@ class FindingWords:
     def _longest_call(
         self, finding: Finding, ranks: tuple[int, ...] | None
     ) -> tuple[str, int] | None:
-        """Return the host call that takes most of the critical path where hosts are to blame.
+        """Return the host call that takes most of the critical path, and its time.
 
-        Marks of steps are not calls, and where the host is to blame, waiting for data is not.
+        None if the cause is neither the host nor unknown. Marks of steps are left out, as they are
+        no calls; so are waits for data if the host is the cause.
         """
         if finding.cause not in (Cause.HOST, Cause.UNKNOWN) or not len(self.path):
             return None
@@ -269,7 +276,10 @@ class FindingWords:
         return (str(names[at]), int(total_ns[at])) if total_ns[at] else None
 
     def _gain(self, finding: Finding, *, follows: bool) -> str:
-        """Return what mending wins, as the end of a sentence."""
+        """Return the gain as the end of a sentence.
+
+        follows: whether faults come before the finding.
+        """
         whole_ns = self.losses.recording_ns
         least = "" if self.losses.is_whole else "at least "
         if finding.basis is Basis.BOUND:
@@ -291,7 +301,7 @@ class FindingWords:
 
 @dataclass(frozen=True)
 class _Phrases:
-    """The phrases of which the sentence on one finding is made."""
+    """The phrases of the sentence on one finding."""
 
     finding: Finding
     ranks: tuple[int, ...] | None
@@ -313,7 +323,7 @@ class _Phrases:
 
     @property
     def in_steps(self) -> str:
-        """Return the steps concerned, empty for all."""
+        """Return the affected steps as an adverbial, empty for all steps."""
         steps = self.finding.steps
         if steps is None:
             return ""
@@ -323,20 +333,20 @@ class _Phrases:
 
     @property
     def is_from_then_on(self) -> bool:
-        """Return whether the steps concerned are the last ones, and several."""
+        """Return whether the affected steps are several, and the last ones of the run."""
         steps = self.finding.steps or ()
         return len(steps) > 1 and steps == self.words.losses.step_numbers[-len(steps) :]
 
     @property
     def per_step(self) -> str:
-        """Return how much longer each concerned step takes."""
+        """Return how much longer each affected step takes."""
         steps = self.evidence["steps"]
         each = format_short(round(self.finding.less_ns / max(steps, 1)))
         return f"{each} per step" if steps > 1 else each
 
     @property
     def longer(self) -> str:
-        """Return how much longer it takes than comparable parts."""
+        """Return how much longer the mended parts take than comparable ones."""
         took_ns, like_ns = self.finding.took_ns, self.finding.took_ns - self.finding.less_ns
         if like_ns <= 0:
             return f"{format_short(took_ns)} longer"
@@ -346,7 +356,7 @@ class _Phrases:
 
     @property
     def than(self) -> str:
-        """Return what it is compared with."""
+        """Return the ranks that a rank is compared with, empty if there are none."""
         peers, ranks = self.evidence.get("peers", 0), len(self.words.numbers)
         more = " as" if "times" in self.longer else " than"
         if self.finding.steps is not None or not peers:
@@ -362,7 +372,7 @@ class _Phrases:
 
     @property
     def who_computes(self) -> str:
-        """Return which ranks compute longer, for what stands in brackets."""
+        """Return a clause in brackets on the ranks that compute longer."""
         ranks = sorted(self.words.numbers[at] for at in self.finding.slower)
         if len(self.words.numbers) == 1:
             return "computing"
@@ -374,12 +384,12 @@ class _Phrases:
 
     @property
     def in_call(self) -> str:
-        """Return the host call that takes most of the time, if it is known."""
+        """Return the host call that takes most of the time, in brackets, empty if unknown."""
         return f" ({self.inside_call[1:]})" if self.inside_call else ""
 
     @property
     def inside_call(self) -> str:
-        """Return the same for what stands in brackets already."""
+        """Return the host call that takes most of the time, for use inside brackets."""
         call = self.evidence.get("call")
         return f" in {shortened([call], MOST_CHARACTERS)[0]}" if call else ""
 
@@ -457,9 +467,9 @@ def _slow_hosts(phrases: _Phrases) -> str:
 
 
 def _slow_link(phrases: _Phrases) -> str:
-    whose = f"Transfers of {phrases.rank[0].lower()}{phrases.rank[1:]}"
+    transfers = f"Transfers of {phrases.rank[0].lower()}{phrases.rank[1:]}"
     like = " as others of their size" if "times" in phrases.longer else " than others of their size"
-    return f"{whose} take {phrases.longer}{like}"
+    return f"{transfers} take {phrases.longer}{like}"
 
 
 def _pipeline(phrases: _Phrases) -> str:
@@ -481,7 +491,7 @@ def _slow_operator(phrases: _Phrases) -> str:
 
 
 def _bound(phrases: _Phrases) -> str:
-    """Return what bounds the run if a finding is the first one, empty if a rank or step does."""
+    """Return the class of the run if a finding is the first one, empty if something is slow."""
     finding = phrases.finding
     if finding.kind is FindingKind.STARVED and phrases.ranks is None:
         return "Input-bound"
@@ -511,9 +521,9 @@ def _all_of(ranks: int) -> str:
 
 
 def pipeline_text(ranks: Sequence[int], took_ns: int, even_ns: int) -> str:
-    """Return that the stage of some ranks limits the pipeline.
+    """Return the clause that the stage of some ranks limits the pipeline.
 
-    took_ns: what they compute in a step. even_ns: the same if stages were even.
+    took_ns: their computing time per step. even_ns: the same if stages were even.
     """
     took, even = format_like(took_ns, took_ns), format_like(even_ns, took_ns)
     noun, limits, compute = "ranks", "limit", "they compute"
@@ -526,7 +536,7 @@ def pipeline_text(ranks: Sequence[int], took_ns: int, even_ns: int) -> str:
 
 
 def _listed(numbers: Sequence[int]) -> str:
-    """Return numbers as a list with runs, cut where it is long.
+    """Format numbers as a list with ranges, shortened if it is long.
 
     >>> _listed((1, 2, 3, 7))
     '1-3, 7'

@@ -1,4 +1,4 @@
-"""The parts of a mean ordinary step, of each rank and of all ranks together."""
+"""The mean ordinary step and its parts, of each rank and of all ranks together."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ from timeline.tables.times import PARTS, extent_ns
 from timeline.verdict.figures import Figures
 
 EDGES = ("before_ns", "between_ns")
-"""The parts of a step that lie before its first kernel and after its last one."""
+"""Columns of the time of a step before its first kernel, and between it and the previous step."""
 _SPLIT = ("waiting_ns", "transfer_ns")
 
 
 @dataclass(frozen=True)
 class MeanStep:
-    """The parts of a mean step of all ranks; of a capture without steps, of all its time.
+    """The parts of the mean step of all ranks, or of the whole time of a capture without steps.
 
-    steps: how many ordinary steps there are, 0 without any. single: the number of the only one.
-    period_ns: from the end of the step before to its own. exposed_ns: communication while nothing
-    computes, of which waiting_ns and transfer_ns are known (None where nothing is). before_ns:
-    before its first kernel; between_ns: after the last one, and before the step begins on the host.
-    unexplained_ns: free time of ranks of which tables alone are left, idle or copying.
+    steps: maximum number of ordinary steps of a rank, 0 if there are none. single: number of the
+    step if there is only one. period_ns: from the end of the previous step to its own. exposed_ns:
+    communication while nothing computes. waiting_ns, transfer_ns: known parts of it, None if
+    neither is known. before_ns: before the first kernel. between_ns: after the last kernel, and
+    before the step begins on the host. unexplained_ns: free time of ranks with tables alone, which
+    do not split it into idle time and copies.
     """
 
     ranks: int
@@ -47,7 +48,10 @@ class MeanStep:
 
     @classmethod
     def of(cls, figures: Figures, rows: Table) -> MeanStep | None:
-        """Return the mean of all ranks, from the `mean_steps` of each; None where none worked."""
+        """Return the mean over all ranks, None if there are no rows.
+
+        rows: see `mean_steps`.
+        """
         if not len(rows):
             return None
         times = np.maximum(rows["steps"], 1)
@@ -83,13 +87,13 @@ class MeanStep:
 
 
 def mean_steps(figures: Figures) -> Table:
-    """Return a row per rank that did anything: where the time of its mean ordinary step goes.
+    """Return the parts of the mean ordinary step of each rank with device work.
 
-    rank, steps (how many are ordinary), period_ns, the parts of `PARTS`, waiting_ns and transfer_ns
-    (parts of not_overlapped_ns, masked if the rank's waiting is not known), before_ns and
-    between_ns (what lies before and after the device's work). Where a rank has no ordinary step,
-    all rows are of the whole selection, with 0 steps, without what the profiler counts as free
-    before and after.
+    Columns: rank, steps (number of ordinary ones), period_ns, those of `PARTS`, waiting_ns and
+    transfer_ns (parts of not_overlapped_ns, masked if the rank's waiting is unknown), before_ns and
+    between_ns (before and after the device's work). If any rank has no ordinary step, all rows are
+    of the whole selection, with 0 steps, without the time that the profiler counts as free before
+    and after it.
     """
     used = figures.overlap.take(figures.overlap["span_ns"] > 0) if len(figures.overlap) else None
     if used is None or not len(used):
@@ -98,15 +102,15 @@ def mean_steps(figures: Figures) -> Table:
     if len(steps):
         steps = steps.take((steps["ordinary"] == 1) & (np.ma.filled(steps["span_ns"], 0) > 0))
     if not len(steps) or not np.isin(used["rank"], steps["rank"]).all():
-        nothing = np.zeros(len(used), np.int64)
+        zeros = np.zeros(len(used), np.int64)
         return Table(
             {
                 "rank": used["rank"],
-                "steps": nothing,
+                "steps": zeros,
                 "period_ns": extent_ns(used),
                 **{name: used[name] for name in PARTS},
-                **_split(figures, used["rank"], nothing + 1, used["not_overlapped_ns"]),
-                **dict.fromkeys(EDGES, nothing),
+                **_split(figures, used["rank"], zeros + 1, used["not_overlapped_ns"]),
+                **dict.fromkeys(EDGES, zeros),
             }
         )
     groups = group_by(len(steps), [np.asarray(steps["rank"])])
@@ -137,8 +141,8 @@ def _split(
 ) -> dict[str, npt.NDArray[Any]]:
     """Return exposed waiting and transfer in a mean step of each rank.
 
-    If a file says how much communication is exposed, but no task says when, transfers count as
-    hidden first.
+    If their sum exceeds the exposed communication, as recorded in a file without times of tasks,
+    transfer is reduced first.
     """
     unknown = np.ma.masked_array(np.zeros(len(ranks), np.int64), np.ones(len(ranks), np.bool_))
     if not len(figures.exposed):
@@ -147,25 +151,25 @@ def _split(
     rows = figures.exposed.take(at)
     known = (rows["waiting_ns"] > 0) | (rows["transfer_ns"] > 0)
     left_ns = np.ma.filled(exposed_ns, 0)
-    found: dict[str, npt.NDArray[Any]] = {}
+    parts: dict[str, npt.NDArray[Any]] = {}
     for name in _SPLIT:
         part_ns = np.minimum(np.rint(rows[name] / steps).astype(np.int64), left_ns)
         left_ns = left_ns - part_ns
-        found[name] = np.ma.masked_array(part_ns, ~known)
-    return found
+        parts[name] = np.ma.masked_array(part_ns, ~known)
+    return parts
 
 
 def edges_ns(table: Table) -> Int64:
-    """Return what lies before the first kernel and after the last one of steps, or mean steps.
+    """Return the time before the first and after the last kernel of steps or mean steps, (n,).
 
-    0 where the rows are no steps, but ranks as a whole.
+    It is 0 if the rows are ranks as a whole, which have no such columns.
     """
     parts = [table[name] for name in EDGES] if EDGES[1] in table.columns else []
     return sum((np.ma.filled(part, 0) for part in parts), start=np.zeros(len(table), np.int64))
 
 
 def are_of_ordinary_steps(rows: Table, steps: Table) -> Bool:
-    """Return which rows (n,), by their rank, graph and step, are of ordinary ones of some steps."""
+    """Return a mask (n,) of the rows whose rank, graph and step are those of an ordinary step."""
     if not len(steps):
         return np.zeros(len(rows), np.bool_)
     names = ("rank", "graph", "step")

@@ -1,7 +1,8 @@
-"""Losses shown by idle time, step traces and small tables where nothing can be replayed."""
+"""Losses found without a replay, from idle time, step traces and small tables."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import mean, median
@@ -24,19 +25,20 @@ from timeline.verdict.findings import ReportedFinding, pipeline_text
 from timeline.verdict.mean_step import are_of_ordinary_steps, mean_steps
 
 LEAST_SHARE = 0.5
-"""A device idles for data if it waits for data for this share at least of the time from one step to
-the next; every device waits some time."""
+"""Minimum share of the time from one step to the next that a device waits for data to be reported;
+every device waits for data a little."""
 LEAST_SHARE_OF_LATE = 0.1
-"""The same where queues of the rank say that data is late."""
+"""The same if queues of the rank show that data come late."""
 _LATE = {Bottleneck.PROCESSING.value, Bottleneck.SENDING.value}
 
 
 @dataclass(frozen=True)
 class Starved:
-    """The time that a rank loses in a mean step, in it and up to the next.
+    """The time that the device of a rank waits for data in a mean step.
 
-    data_ns: the device waits for data. most_ns: the largest of all other losses. period_ns: from
-    one step to the next. steps: ordinary ones, 0 if only the step trace is known.
+    data_ns: time it waits for data. most_ns: the largest of all other losses. period_ns: from one
+    step to the next. steps: number of ordinary steps, 0 if only the step trace is known. of_steps:
+    whether the times are means of steps.
     """
 
     rank: int
@@ -48,16 +50,16 @@ class Starved:
 
     @property
     def share(self) -> float:
-        """Return the share of the period that the device waits for data."""
+        """Return the share of the period in which the device waits for data."""
         return self.data_ns / max(self.period_ns, 1)
 
     @property
     def lost_ns(self) -> int:
-        """Return how long the device waits for data in all of these steps."""
+        """Return how long the device waits for data in all steps."""
         return self.data_ns * max(self.steps, 1)
 
     def to_finding(self) -> ReportedFinding:
-        """Return the loss as a finding; other ranks may be late too, so its gain is a bound."""
+        """Return the loss as a finding; its gain is a bound, since other ranks may be late too."""
         period_ns = self.period_ns
         waited, whole = format_like(self.data_ns, period_ns), format_like(period_ns, period_ns)
         every = f"every {whole}" if self.of_steps else whole
@@ -78,8 +80,8 @@ class Starved:
             "Input-bound",
         )
 
-    def is_told(self, bottleneck: str | None) -> bool:
-        """Return whether to report the rank, given what limits the preparation of its data."""
+    def is_notable(self, bottleneck: str | None) -> bool:
+        """Return whether to report the rank, given the bottleneck of its data preparation."""
         if bottleneck == Bottleneck.NONE.value:
             return False
         least = LEAST_SHARE_OF_LATE if bottleneck in _LATE else LEAST_SHARE
@@ -87,37 +89,36 @@ class Starved:
 
 
 def find_starved(figures: Figures) -> Starved | None:
-    """Return the rank whose device idles longest for data, None where none idles for it.
+    """Return the rank whose device idles longest for data, None if none does.
 
-    A device idles for data if that takes LEAST_SHARE at least of the time from one step to the
-    next, or LEAST_SHARE_OF_LATE where queues say that data is late, and more than each other loss:
-    exposed communication, copies, and every other cause of idle time. How long it does is the idle
-    time whose cause is waiting for data; where queues say that data is late, or there are no tasks,
-    the interval of the step trace, if that is longer. A rank in whose queues there was data does
-    not idle for it.
+    A device idles for data if it waits for at least LEAST_SHARE of the time from one step to the
+    next, or LEAST_SHARE_OF_LATE if queues show that data come late, and longer than any other loss:
+    exposed communication, copies, and each other cause of idle time. The wait is the idle time with
+    that cause, or the interval of the step trace if that is longer and queues show that data come
+    late, or if there are no tasks. A rank whose queues held data does not idle for it.
     """
     bottlenecks = {
         row["rank"]: row["bottleneck"]
         for row in figures.data_preparation.to_dicts()
         if row["bottleneck"] is not None
     }
-    found: dict[int, Starved] = {loss.rank: loss for loss in _by_idle_time(figures)}
+    losses: dict[int, Starved] = {loss.rank: loss for loss in _by_idle_time(figures)}
     for loss in _by_interval(figures):
-        known = found.get(loss.rank)
-        if known is None:
-            found[loss.rank] = loss
-        elif bottlenecks.get(loss.rank) in _LATE and loss.data_ns > known.data_ns:
-            found[loss.rank] = Starved(
-                loss.rank, loss.data_ns, max(loss.most_ns, known.most_ns), loss.period_ns, 0
-            )
-    starved = [loss for loss in found.values() if loss.is_told(bottlenecks.get(loss.rank))]
-    return max(starved, key=lambda loss: (loss.data_ns, -loss.rank)) if starved else None
+        by_idle_time = losses.get(loss.rank)
+        if by_idle_time is None:
+            losses[loss.rank] = loss
+        elif bottlenecks.get(loss.rank) in _LATE and loss.data_ns > by_idle_time.data_ns:
+            most_ns = max(loss.most_ns, by_idle_time.most_ns)
+            losses[loss.rank] = Starved(loss.rank, loss.data_ns, most_ns, loss.period_ns, 0)
+    notable = [loss for loss in losses.values() if loss.is_notable(bottlenecks.get(loss.rank))]
+    return max(notable, key=lambda loss: (loss.data_ns, -loss.rank), default=None)
 
 
 def find_uneven_stages(figures: Figures) -> ReportedFinding | None:
     """Return the stage that limits a pipeline by the mean steps of its ranks, None if none does.
 
-    All stages together compute as long if they are even; more than that is not lost.
+    The loss is the computing time of the slowest stage beyond the mean of stages, which all would
+    take if they were even.
     """
     means = mean_steps(figures)
     by_stage: dict[int, list[int]] = {}
@@ -155,7 +156,7 @@ def find_uneven_stages(figures: Figures) -> ReportedFinding | None:
 
 
 def _by_idle_time(figures: Figures) -> Iterator[Starved]:
-    """Yield the losses of each rank with known causes of idle time."""
+    """Yield the wait of each rank by the causes of its idle time."""
     means = mean_steps(figures)
     if not len(means) or not len(figures.idle):
         return
@@ -184,7 +185,9 @@ def _by_idle_time(figures: Figures) -> Iterator[Starved]:
 def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
     """Return the idle time of the mean ordinary step of each rank by cause, (ranks, causes).
 
-    For the rows of `mean_steps`; of all that is selected where there are no steps.
+    Without steps, it is that of the whole selection.
+
+    means: rows of `mean_steps`.
     """
     idle, ranks = figures.idle, means["rank"].tolist()
     place = {rank: at for at, rank in enumerate(ranks)}
@@ -202,7 +205,7 @@ def _mean_idle_ns(figures: Figures, means: Table) -> Int64:
 
 
 def _by_interval(figures: Figures) -> Iterator[Starved]:
-    """Yield the step-trace interval of each rank, beside its communication alone."""
+    """Yield the wait of each rank by the interval of its step trace."""
     alone_ns: dict[int, int] = {}
     if len(figures.parallel_times):
         for row in figures.parallel_times.to_dicts():
@@ -220,7 +223,7 @@ def _by_interval(figures: Figures) -> Iterator[Starved]:
 
 
 def _rest_of_steps_ns(step_trace: Table) -> dict[int, int]:
-    """Return the mean step of each rank without its interval, by rank."""
+    """Return the mean time of the other phases of a step, by rank."""
     if not len(step_trace):
         return {}
     steps = step_trace.take(~np.ma.getmaskarray(step_trace["step"]))
@@ -236,11 +239,11 @@ def _rest_of_steps_ns(step_trace: Table) -> dict[int, int]:
 
 
 MOST_OPERATORS = 3
-"""Operators of the host that are named."""
+"""Maximum number of host operators named in a sentence."""
 
 
 def untimed_sentences(figures: Figures) -> Iterator[str]:
-    """Return the longest step, the longest operator type and the lowest use of a device's peak."""
+    """Yield sentences on figures without times: steps, operator types and use of the peak."""
     yield from _host_alone(figures)
     steps = figures.step_trace
     yield from _longest_step(
@@ -251,7 +254,7 @@ def untimed_sentences(figures: Figures) -> Iterator[str]:
 
 
 def _host_alone(figures: Figures) -> Iterator[str]:
-    """Yield how long steps and operators take on the host, where no device is recorded."""
+    """Yield sentences on steps and operators of the host, if no device is recorded."""
     operators = figures.operators.to_dicts()
     if not any(row["core"] == HOST_CORE for row in operators):
         return
@@ -266,15 +269,15 @@ def _host_alone(figures: Figures) -> Iterator[str]:
         own_ns[row["type"]] = own_ns.get(row["type"], 0) + row["total_ns"]
     all_ns = sum(own_ns.values())
     longest = sorted(own_ns.items(), key=lambda item: (-item[1], item[0]))[:MOST_OPERATORS]
-    said = ", ".join(
+    listed = ", ".join(
         f"{name} {format_short(time_ns)} ({format_share(time_ns, all_ns)})"
         for name, time_ns in longest
     )
-    yield f"Host only: operators take {format_short(all_ns)} without those they call: {said}."
+    yield f"Host only: operators take {format_short(all_ns)} without those they call: {listed}."
 
 
 def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Yield the parts of a mean step, on the rank where it takes longest."""
+    """Yield a sentence on the phases of a mean step, on the rank where it takes longest."""
     if not rows:
         return
     row = max(rows, key=lambda row: row["total_ns"])
@@ -287,28 +290,28 @@ def _longest_step(rows: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _longest_type(figures: Figures) -> Iterator[str]:
-    """Yield the operator type that takes longest, by the sums in files.
+    """Yield a sentence on the operator type that takes longest, by the sums in files.
 
-    Types of AI CPU only if there are none of AI Core: their sums are over all steps.
+    AI CPU types count only if there are no AI Core types: their sums are over all steps.
     """
-    found = dict[str, int]()
-    of_source: dict[str, list[dict[str, Any]]] = {}
+    by_source: dict[str, list[dict[str, Any]]] = {}
     for row in figures.operator_sums.to_dicts():
-        of_source.setdefault(row["source"], []).append(row)
-    sums = of_source.get("aicore_intermediate") or of_source.get("aicpu_intermediate")
+        by_source.setdefault(row["source"], []).append(row)
+    sums = by_source.get("aicore_intermediate") or by_source.get("aicpu_intermediate")
     steps = [row for row in figures.operator_steps.to_dicts() if row["level"] == "type"]
+    types_ns = Counter[str]()
     for row in sums or steps:
-        found[row["type"]] = found.get(row["type"], 0) + (row["total_ns"] or 0)
-    all_ns = sum(found.values())
+        types_ns[row["type"]] += row["total_ns"] or 0
+    all_ns = types_ns.total()
     if all_ns:
-        longest = max(found, key=lambda name: (found[name], name))
-        took, whole = (format_like(time_ns, all_ns) for time_ns in (found[longest], all_ns))
-        share = format_share(found[longest], all_ns)
+        longest = max(types_ns, key=lambda name: (types_ns[name], name))
+        took, whole = (format_like(time_ns, all_ns) for time_ns in (types_ns[longest], all_ns))
+        share = format_share(types_ns[longest], all_ns)
         yield f"Of operators {longest} takes longest: {took} of {whole} ({share})."
 
 
 def _lowest_use(flops: Table) -> Iterator[str]:
-    """Yield how much of its device's peak the rank uses that uses least."""
+    """Yield a sentence on the rank that uses the smallest share of its device's peak."""
     rows = [
         row
         for row in flops.to_dicts()

@@ -1,7 +1,7 @@
 """The answer to "what is slow": which rank, which step, which operators, who waits.
 
-Sentences, shares and extremes are found here, in the tables of `timeline/verdict/figures.py`.
-What those hold is summed for each rank: device time of ranks and steps in
+Sentences, shares and extremes are derived from the tables of `timeline/verdict/figures.py`. Their
+sums per rank are computed elsewhere: device time of ranks and steps in
 `timeline/analysis/overlap.py`, operators in `timeline/analysis/work/operators.py`, and waiting in
 `timeline/analysis/waits/waiting.py`.
 """
@@ -41,18 +41,18 @@ RATES = ("flop_per_s", "utilization")
 MOST_BARS = 24
 BARS = " ▁▂▃▄▅▆▇█"
 LEAST_LATE = 50
-"""A rank that is never late by more than one of so many parts of the latest has no bars."""
+"""A rank needs to be late by more than one part in this many of the latest rank to have bars."""
 LEAST_COMPUTE = 0.2
 """Share of a mean step that must compute for a sentence on what bounds that."""
 NOTABLE = 0.05
-"""Ranks and steps that are longer than the median by a smaller share are alike."""
+"""Minimum share by which a rank or step exceeds others to be notably longer."""
 MOST = 2 / 3
-"""Minimum share of all waiting that is for one rank for it to be named."""
+"""Minimum share of all waiting that a rank causes for it to be named."""
 
 
 @dataclass(frozen=True)
 class Extreme:
-    """The slowest and the fastest of several ranks or steps, and what lies between."""
+    """The slowest and the fastest of several ranks or steps, and the median."""
 
     slowest: int
     slowest_ns: int
@@ -60,9 +60,9 @@ class Extreme:
     fastest_ns: int
     median_ns: int
     rank: int | None = None
-    """On which rank the slowest step was slowest."""
+    """Rank on which the slowest step took longest."""
     graph: int | None = None
-    """Of which graph the slowest step is."""
+    """Graph of the slowest step."""
 
     @property
     def spread(self) -> float:
@@ -87,20 +87,21 @@ class Extreme:
 class Verdict:
     """The answer to "what is slow".
 
-    ranks: a row per rank, `step_ns` the mean period of its ordinary steps. steps: a row per graph
-    and step that has device tasks, of the rank where it took longest, with the columns of
-    `Figures.steps` and `Figures.exposed_steps`; of all, if no step has any.
-    step_extreme: of ordinary steps. operators, collectives: the types that took longest over all
-    ranks, with their share of all computing or communicating. stragglers: a row per rank that kept
-    others waiting in collectives, who cost most first. basis: what that stands on. findings: what
-    to mend first. culprit: the rank that the first of them names. mean: where a mean ordinary step
-    goes, None where no rank did anything; mean_steps: the same, a row per rank. ends: at which step
-    device tasks end, where steps are marked beyond. idle: why devices idle. used_ranks,
-    unused_ranks: how many ranks did anything, and how many nothing; step_count: how many steps did,
-    measured_steps: how many of them are in steps. rank_means: of the columns of mean_steps over its
-    ranks, None if no rank records it. bubbles: sentences on a pipeline. data_advice, advice:
-    sentences on the small tables beside timelines, on data and on all else. untimed: sentences on
-    them if no rank did anything at a known time.
+    ranks: a row per rank, with `step_ns`, the mean period of its ordinary steps. steps: a row per
+    graph and step with device tasks (or all steps, if none has any), of the rank where it took
+    longest, with the columns of `Figures.steps` and `Figures.exposed_steps`. rank_extreme,
+    step_extreme: of ranks, and of ordinary steps. operators, collectives: the types that took
+    longest over all ranks, with their share of all computing or communication. stragglers: a row
+    per rank that kept others waiting in collectives, the one that caused most waiting first. basis:
+    communication that this is based on. findings: what to fix first. culprit: the rank that the
+    first finding names. mean: parts of the mean ordinary step, None if no rank has device work.
+    mean_steps: the same, a row per rank. ends: sentence on the last step with device tasks, if more
+    are marked. idle: sentence on causes of idle time. used_ranks, unused_ranks: number of ranks
+    with and without device work. step_count: number of steps with device work, measured_steps: of
+    them, in `steps`. rank_means: mean of each column of mean_steps, None if it is not recorded.
+    bubbles: sentences on a pipeline. data_advice, advice: sentences on data preparation, and on
+    other small tables of the profiler. untimed: sentences on these tables if no rank has device
+    work with known times.
     """
 
     ranks: Table
@@ -127,25 +128,25 @@ class Verdict:
     advice: tuple[str, ...] = ()
     untimed: tuple[str, ...] = ()
     finding_steps: tuple[tuple[int, ...], ...] = ()
-    """Steps in which each finding is to be seen, see `_steps_to_see`."""
+    """Steps that show each finding, see `_steps_to_see`."""
     kernels: tuple[str, ...] = ()
     """Sentences on the kernels of a capture of few operators."""
     compute: tuple[str, ...] = ()
     """Sentences on what bounds compute and how fast it is, as far as it was measured."""
     commands: tuple[str, ...] = ()
-    """Commands that show each finding in detail, empty for none; of no finding at first."""
+    """Command that shows each finding in detail, an empty string for none; added after `of`."""
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
         """Return the verdict on some ranks."""
-        told_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
-        steps = slowest_rank_of_each_step(told_steps)
+        rank_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
+        steps = slowest_rank_of_each_step(rank_steps)
         ordinary = slowest_rank_of_each_step(figures.steps, ordinary=True)
-        worked = steps
+        with_work = steps
         if len(steps):
-            computes = np.ma.filled(told_steps["computing_ns"], 0) > 0
-            worked = told_steps.take((told_steps["tasks"] > 0) | computes)
-        measured = slowest_rank_of_each_step(worked)
+            computes = np.ma.filled(rank_steps["computing_ns"], 0) > 0
+            with_work = rank_steps.take((rank_steps["tasks"] > 0) | computes)
+        measured = slowest_rank_of_each_step(with_work)
         measured = measured if len(measured) else steps
         totals = total_by_type(figures.operators)
         communication = totals["communication"] == 1
@@ -157,11 +158,13 @@ class Verdict:
         advice = list(
             worst_of_each(figures.all_advice(), None if culprit is None else culprit.rank)
         )
-        # What passes between steps is said once, by what says most of it.
-        is_input = [one for one in figures.findings.found if one.cause is Cause.INPUT and one.fault]
-        if is_input or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in advice):
+        # Time between steps is reported once, in the sentence with the most information.
+        late_data = [
+            one for one in figures.findings.found if one.cause is Cause.INPUT and one.fault
+        ]
+        if late_data or between or any(one.about == STEP_INTERVAL_OF_RANKS for one in advice):
             advice = [one for one in advice if one.about != STEP_INTERVAL]
-        blamed = {rank for one in is_input for rank in one.ranks or ()}
+        blamed = {rank for one in late_data for rank in one.ranks or ()}
         advice = [
             one for one in advice if one.about != STEP_INTERVAL_OF_RANKS or one.rank not in blamed
         ]
@@ -208,9 +211,9 @@ class Verdict:
 
     @property
     def slow_rank(self) -> int | None:
-        """Return the rank that the first finding names.
+        """Return the rank that the first finding names, None for none.
 
-        Where nothing can be found, the rank whose steps take notably longer.
+        If the run cannot be replayed, it is the rank whose steps take notably longer.
         """
         if self.culprit is not None:
             return self.culprit.rank
@@ -218,18 +221,18 @@ class Verdict:
 
     @property
     def _slowest_by_steps(self) -> int | None:
-        """Return the rank whose steps take notably longer, where no run could be replayed."""
+        """Return the rank whose steps take notably longer, if the run could not be replayed."""
         extreme = self.rank_extreme
         if extreme is None or not self.findings.reason or extreme.spread < NOTABLE:
             return None
         return extreme.slowest
 
     @property
-    def telling_ranks(self) -> tuple[int, ...]:
+    def ranks_to_see(self) -> tuple[int, ...]:
         """Return the ranks to look at: the culprit, if profiled, and who waits longest for it.
 
-        Without a culprit, those of the first finding, or the rank on which the slowest step was
-        slowest; none where nothing is known.
+        Without a culprit, it is the rank on which the slowest step took longest, else the slowest
+        rank; none if nothing is known.
         """
         culprit, step, rank = self.culprit, self.step_extreme, self.rank_extreme
         if culprit is not None:
@@ -240,14 +243,14 @@ class Verdict:
         return () if rank is None else (rank.slowest,)
 
     @property
-    def telling_steps(self) -> tuple[int, ...]:
-        """Return the steps to look at: those of the first finding, else the slowest, if any."""
+    def steps_to_see(self) -> tuple[int, ...]:
+        """Return the steps to look at: those of the first finding, else the slowest one, if any."""
         if self.finding_steps:
             return self.finding_steps[0]
         return () if self.step_extreme is None else (self.step_extreme.slowest,)
 
     def commands_text(self, see_why: str) -> Iterator[str]:
-        """Yield the command that shows what is slow, and others for findings it does not show.
+        """Yield the first command, and those of findings that it does not show.
 
         see_why: the first command, empty for none.
         """
@@ -259,29 +262,24 @@ class Verdict:
                 yield f"Finding {number}: {command}"
             shown.add(command)
 
-    @property
-    def _every_command(self) -> tuple[str, ...]:
-        found = len(self.findings.found)
-        return (*self.commands, *("",) * found)[:found]
-
     def sentences(self) -> Iterator[str]:
-        """Yield the answers for people, the most telling first."""
-        found = [one.sentence for one in self.findings.found]
+        """Yield the answers for people, the most important first."""
+        findings = [one.sentence for one in self.findings.found]
         yield from self.kernels
         # Of few operators it says nothing that one of them takes most of the time.
         first = {one.kind for one in self.findings.found[:1]}
         if not (self.kernels and FindingKind.SLOW_OPERATOR in first):
-            yield from found[:1]
-        if self.mean is not None and not (found or self.findings.reason or self.kernels):
+            yield from findings[:1]
+        if self.mean is not None and not (findings or self.findings.reason or self.kernels):
             yield words.nothing_sentence(self.mean, self._longest_operator())
         yield from self.data_advice
         yield from self.advice
         yield from self.untimed
         if self.mean is not None:
             yield from self._where_time_goes(self.mean)
-            if self.findings.reason and not found and self.used_ranks and not self.untimed:
+            if self.findings.reason and not findings and self.used_ranks and not self.untimed:
                 yield f"What could be won is not known: {self.findings.reason}."
-        for number, sentence in enumerate(found[1:], 2):
+        for number, sentence in enumerate(findings[1:], 2):
             yield f"{number}. {sentence}"
         if any(one.ranks is None or len(one.ranks) != 1 for one in self.findings.found[:1]):
             yield from filter(None, [words.basis_sentence(self.basis)])
@@ -292,7 +290,7 @@ class Verdict:
         return "" if row is None else f"{row['type']} {row['share']:.0%} of computing"
 
     def _where_time_goes(self, mean: MeanStep) -> Iterator[str]:
-        """Yield the parts of a mean step, possible gains, and what takes longest."""
+        """Yield sentences on the parts of a mean step, and on the slowest step and rank."""
         yield words.step_sentence(mean)
         yield from self._most_waited_for(mean)
         if mean.computing_ns >= LEAST_COMPUTE * mean.period_ns:
@@ -304,7 +302,7 @@ class Verdict:
         yield from self._slowest_rank()
 
     def _most_waited_for(self, mean: MeanStep) -> Iterator[str]:
-        """Yield for whom most of the waiting is, where it is notable and no finding says so."""
+        """Yield the rank that causes most of the waiting, if no finding names it."""
         rows = self.stragglers.to_dicts()
         caused_ns = sum(row["caused_ns"] for row in rows)
         if not caused_ns or (mean.waiting_ns or 0) < NOTABLE * mean.period_ns:
@@ -316,7 +314,7 @@ class Verdict:
             yield f"Most of the waiting, {share}, is for rank {first['rank']}."
 
     def _outside(self, mean: MeanStep) -> Iterator[str]:
-        """Yield what the profiler counts as free outside the time that shares refer to."""
+        """Yield a sentence on free time before and after the time that shares are of."""
         outside_ns = np.ma.filled(self.ranks["outside_ns"], 0)
         if outside_ns.any() and not mean.steps:
             at = int(np.argmax(outside_ns))
@@ -340,9 +338,9 @@ class Verdict:
         yield f"Slowest step: {extreme.slowest} ({slowest}{on}; median {median})."
 
     def _slowest_rank(self) -> Iterator[str]:
-        """Yield the rank whose steps take longest, where it is not known who waits for whom.
+        """Yield a sentence on the rank whose steps take longest, if the run could not be replayed.
 
-        Where ranks wait for each other, those that wait least look fastest.
+        Otherwise findings name the rank: waiting for each other evens out the steps of ranks.
         """
         extreme = self.rank_extreme
         if extreme is None or self._slowest_by_steps is None:
@@ -371,22 +369,25 @@ class Verdict:
             "waiting_basis": {**asdict(self.basis), "share": round(self.basis.share, 6)},
             "culprit": None if self.culprit is None else self.culprit.to_dict(),
             "findings": [
-                one.to_dict() | {"command": command}
-                for one, command in zip(self.findings.found, self._every_command, strict=True)
+                one.to_dict() | {"command": next(iter(self.commands[at : at + 1]), "")}
+                for at, one in enumerate(self.findings.found)
             ],
             "replay": self.findings.to_dict(),
         }
 
 
 def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
-    """Return what names of rows point at; a rank that is alone of so many is not marked."""
+    """Return the ranks and the step to mark in names of rows; a single rank gets no remark.
+
+    ranks: number of ranks.
+    """
     culprit, slowest = verdict.culprit, verdict.step_extreme
     remarks = dict[RunRank, str]()
     if culprit is not None and culprit.profiled and ranks > 1:
         is_starved = culprit.cause is Cause.INPUT
         remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
     step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
-    return Highlights(remarks, step, verdict.telling_ranks)
+    return Highlights(remarks, step, verdict.ranks_to_see)
 
 
 def _report_row(row: dict[str, Any]) -> dict[str, Any]:
@@ -396,7 +397,7 @@ def _report_row(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _filed_stages(parallel: Table) -> int | None:
-    """Return how many pipeline stages a file names."""
+    """Return the number of pipeline stages according to files, None if unknown."""
     return next((row["stages"] for row in parallel.to_dicts()), None)
 
 
@@ -415,18 +416,13 @@ def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
 
 
 def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:
-    """Return the mean step of each rank; all of its time if not every rank has steps."""
+    """Return the mean step of each rank, or the whole time of each if any rank has no steps."""
     steps_ns = ranks["step_ns"]
     return extent_ns(ranks) if np.ma.getmaskarray(steps_ns).any() else steps_ns
 
 
-def _used(ranks: Table) -> Table:
-    """Return the ranks that did anything."""
-    return ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
-
-
 def _rank_extreme(ranks: Table) -> Extreme | None:
-    used = _used(ranks)
+    used = ranks.take(ranks["span_ns"] > 0) if len(ranks) else ranks
     if len(used) < 2:
         return None
     return _extreme(used["rank"], np.asarray(_rank_times_ns(used)))
@@ -445,10 +441,12 @@ def _extreme(ids: Int64, times_ns: Int64, **more: Any) -> Extreme:
 
 
 def slowest_rank_of_each_step(steps: Table, *, ordinary: bool = False) -> Table:
-    """Return for each graph and step the row of its slowest rank, in order of time.
+    """Return the row of the slowest rank for each graph and step, in order of time.
 
-    Ranks number their graphs apart, so a step is matched by its number alone unless a rank has
-    several graphs. ordinary: of ordinary steps alone.
+    Each rank numbers its graphs independently, so steps are matched by their number alone unless a
+    rank has several graphs.
+
+    ordinary: whether to use only ordinary steps.
     """
     if not len(steps):
         return steps
@@ -489,15 +487,15 @@ def _step_extreme(steps: Table) -> Extreme | None:
 def _steps_to_see(
     of_ranks: Table, steps: Table, ordinary: Table, finding: ReportedFinding
 ) -> tuple[int, ...]:
-    """Return the steps in which to look at a finding, none if there are no steps.
+    """Return the steps that show a finding, none if there are fewer than two steps.
 
-    Of odd steps the first with those beside it, which it is compared with; of data that are late
-    the ordinary step with the longest time around the device's work; of a slow rank that in which
-    it came latest; of what all ranks and steps could win a usual one, else the slowest.
+    For a finding on some steps, it is the first of them and its neighbours, to compare with; for
+    late data, the ordinary step with the longest time before and after the device's work; for a
+    lever, a median step; for a slow rank, the step in which it came latest; else the slowest step.
 
     Args:
         of_ranks: `Figures.steps`.
-        steps, ordinary: a row per step, of all and of the ordinary ones, in order of time.
+        steps, ordinary: a row per step, of all steps and of ordinary ones, in order of time.
     """
     if len(steps) < 2:
         return ()
@@ -529,6 +527,8 @@ def _steps_to_see(
 def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     """Sum the operators of all ranks: a row per type and core, longest first.
 
+    waited_ns is masked if any rank does not know it.
+
     by_name: a row for each name too, if figures have names. What bounds an operator, and its rate,
     are those of the rank where it takes longest.
     """
@@ -554,12 +554,13 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
         {**totals.columns, "waited_ns": waited_ns}
         | {name: longest[name] for name in (*BOUND, *RATES)}
     )
-    order = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], [*first][at]))
+    ids = list(first)
+    order = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], ids[at]))
     return totals.take(np.array(order, np.intp))
 
 
 def _longest(totals: Table, chosen: Bool) -> Table:
-    """Return the first chosen rows, with their share of all chosen ones."""
+    """Return the first of the chosen rows, with their share of all chosen rows."""
     rows = totals.take(chosen)
     all_ns = int(rows["total_ns"].sum())
     top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))
@@ -569,11 +570,11 @@ def _longest(totals: Table, chosen: Bool) -> Table:
 
 
 def _stragglers(waiting: Table, steps: Table) -> Table:
-    """Return the ranks that others waited for, who cost most first, with how late they came.
+    """Return the ranks that others waited for, by the waiting they caused, with their lateness.
 
-    late_ns: the most that each came late in a step. history: a bar for each step, or for several,
-    as high as the rank came late, on one scale for all ranks; empty if that is not known, or small
-    beside the latest rank.
+    Added columns: late_ns, the maximum lateness in a step; history, a string of bars for the
+    lateness in each step, or in several, on one scale for all ranks, and empty if it is unknown or
+    far below that of the latest rank.
     """
     caused_ns = np.ma.filled(waiting["caused_ns"], 0)
     order = np.argsort(-caused_ns, kind="stable")
@@ -584,9 +585,9 @@ def _stragglers(waiting: Table, steps: Table) -> Table:
         else np.zeros(0, np.int64)
         for rank in rows["rank"].tolist()
     ]
-    late_ns = np.array([its.max(initial=0) for its in late], np.int64)
+    late_ns = np.array([of_steps.max(initial=0) for of_steps in late], np.int64)
     most_ns = int(late_ns.max(initial=0))
-    history = np.array([_late_bars(its, most_ns) for its in late], object)
+    history = np.array([_late_bars(of_steps, most_ns) for of_steps in late], object)
     return Table({**rows.columns, "late_ns": np.ma.masked_equal(late_ns, 0), "history": history})
 
 

@@ -1,4 +1,4 @@
-"""Sentences of the verdict on a mean step."""
+"""Sentences of the verdict on the mean step and its idle time."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import MeanStep, are_of_ordinary_steps
 
 HARDLY = 0.01
-"""Ranks that wait a smaller share of a step hardly wait: nobody holds them up."""
+"""Minimum share of a step for a part to be notable."""
 BUSY = 0.8
-"""A device that is busy for such a share of the time has hardly anything to wait for."""
-MOSTLY_TOLD = 0.9
+"""Minimum share of the time that a device is busy for only faster kernels to help."""
+MOSTLY_KNOWN = 0.9
 """Minimum share of communication with known waiting for that share not to be mentioned."""
 
 
-# -- what nothing stands out of --------------------------------------------------------------------
+# -- runs without findings -------------------------------------------------------------------------
 
 
 def nothing_sentence(mean: MeanStep, longest: str) -> str:
-    """Return what the devices do all the time, where nothing is worth mending.
+    """Return the sentence for a run without findings: how busy devices are.
 
     longest: the type of operator that takes longest, empty for none.
     """
@@ -42,11 +42,11 @@ def nothing_sentence(mean: MeanStep, longest: str) -> str:
 
 
 def basis_sentence(basis: Basis) -> str | None:
-    """Return how much communication shows who waits for whom, None if that is nearly all.
+    """Return a sentence on the share of communication with known waiting, None if nearly all.
 
-    Sends and receives are communication too, so all collectives may take little of it.
+    Communication includes sends and receives, so all collectives may be a small share of it.
     """
-    if basis.share >= MOSTLY_TOLD or not 0 < basis.compared < basis.collectives:
+    if basis.share >= MOSTLY_KNOWN or not 0 < basis.compared < basis.collectives:
         return None
     return (
         f"Who waits for whom is known of {basis.compared} of {basis.collectives} collectives "
@@ -54,11 +54,11 @@ def basis_sentence(basis: Basis) -> str | None:
     )
 
 
-# -- where a step goes -----------------------------------------------------------------------------
+# -- parts of a step -------------------------------------------------------------------------------
 
 
 def step_sentence(mean: MeanStep) -> str:
-    """Return where the time of a mean step goes."""
+    """Return a sentence on the parts of a mean step."""
     step = "Device time" if not mean.steps else "Step"
     if mean.single is not None:
         step = f"Step {mean.single}"
@@ -74,7 +74,7 @@ def step_sentence(mean: MeanStep) -> str:
 
 
 def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
-    """Yield the reported parts of a mean step: name, percent, and details if known."""
+    """Return the notable parts of a mean step: name, percentage, and details if known."""
     if not mean.computing_ns:
         return [("communication", percent(mean.communication_ns, mean.period_ns), "")]
     parts = [
@@ -94,17 +94,17 @@ def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
 
 
 def is_notable(part_ns: int, mean: MeanStep) -> bool:
-    """Return whether a part of the mean step is worth a number of its own."""
+    """Return whether a part of the mean step is worth reporting."""
     return part_ns >= HARDLY * mean.period_ns
 
 
 def percent(part_ns: int, whole_ns: int) -> int:
-    """Return the percentage of a time that a part is reported as."""
+    """Return a part as a rounded percentage."""
     return round(100 * part_ns / whole_ns)
 
 
 def _split(mean: MeanStep) -> str:
-    """Return the parts of exposed communication, in percent of the step."""
+    """Return the parts of exposed communication in percent of the step, empty if unknown."""
     if mean.waiting_ns is None or mean.transfer_ns is None:
         return ""
     rest_ns = mean.exposed_ns - mean.waiting_ns - mean.transfer_ns
@@ -120,42 +120,44 @@ def _mean_of(mean: MeanStep) -> str:
 
 
 def ends_sentence(steps: Table) -> str | None:
-    """Return at which step device tasks end, if steps are marked beyond that."""
+    """Return a sentence on the last step with device tasks, None if no later steps are marked."""
     if not len(steps) or not steps["tasks"].any():
         return None
-    found = list[tuple[int, int, int]]()
+    ends = list[tuple[int, int, int]]()  # number of steps up to the last with tasks, step, rank
     for rank in sorted(set(steps["rank"].tolist())):
-        its = steps.take(steps["rank"] == rank)
-        numbers = its["step"].tolist()
-        there = [at for at, tasks in enumerate(its["tasks"].tolist()) if tasks]
-        if there and there[-1] + 1 < len(numbers):
-            found.append((there[-1] + 1, numbers[there[-1]], rank))
-    if not found:
+        of_rank = steps.take(steps["rank"] == rank)
+        numbers = of_rank["step"].tolist()
+        count = max(
+            (at for at, tasks in enumerate(of_rank["tasks"].tolist(), 1) if tasks), default=0
+        )
+        if 0 < count < len(numbers):
+            ends.append((count, numbers[count - 1], rank))
+    if not ends:
         return None
-    _, step, rank = min(found)
-    its = steps.take(steps["rank"] == rank)
-    of_rank = "" if len({end[:2] for end in found}) == 1 else f" of rank {rank}"
-    first, last = int(its["step"].min()), int(its["step"].max())
+    _, step, rank = min(ends)
+    numbers = steps["step"][steps["rank"] == rank].tolist()
+    on_rank = "" if len({end[:2] for end in ends}) == 1 else f" of rank {rank}"
+    first, last = min(numbers), max(numbers)
     marked = f" of {last}" if first < 2 else f"; steps are marked up to {last}"
-    return f"Device tasks{of_rank} end at step {step}{marked}."
+    return f"Device tasks{on_rank} end at step {step}{marked}."
 
 
 LONGEST_NAME = 40
-"""Characters of the name of a call."""
+"""Maximum length of the name of a call."""
 NEARLY_ALL = 0.9
-"""A call with a larger share of its cause is named without its own time."""
+"""Share of its cause above which a call is named without its own time."""
 MOST_CAUSES = 4
 MOST_CALLS = 2
 LEAST_SHARE = 0.05
-"""Causes, and calls of a cause, with a smaller share are left out."""
+"""Minimum share of a cause in idle time, and of a call in its cause, to be reported."""
 
 
 @dataclass(frozen=True)
 class MeanIdle:
-    """Idle time in the period of a mean step of all ranks, or of all that is selected.
+    """Idle time in the period of the mean step of all ranks, or in the whole selection.
 
-    causes: the value of each `IdleCause` and its time, longest first. calls: of each cause, the
-    host calls that took most of it. least_ns: the device's own least gap, 0 where not known.
+    causes: the value of each `IdleCause` and its time, longest first. calls: the host calls that
+    took longest, for each cause. least_ns: minimum gap of the device between tasks, 0 if unknown.
     """
 
     causes: tuple[tuple[str, int], ...]
@@ -168,7 +170,7 @@ class MeanIdle:
         return sum(total_ns for _, total_ns in self.causes)
 
     def largest(self, span_ns: int) -> tuple[tuple[str, int], ...]:
-        """Return the causes to report, none if devices hardly idle in the time."""
+        """Return the causes to report, none if devices hardly idle in the span."""
         total_ns = self.total_ns
         if total_ns < LEAST_SHARE * span_ns:
             return ()
@@ -180,9 +182,9 @@ class MeanIdle:
 
 
 def mean_idle(figures: Figures) -> MeanIdle | None:
-    """Return the idle time of a mean ordinary step; None if none is known.
+    """Return the idle time of a mean ordinary step, None if idle time is not known.
 
-    Of a capture without such steps, the idle time of a mean rank.
+    Without ordinary steps, return the mean over ranks of the whole selection.
     """
     if not len(figures.idle):
         return None
@@ -204,16 +206,16 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
 
 def _sums(rows: Table, name: str = "cause") -> dict[str, int]:
     """Return the time of each cause or call."""
-    found: dict[str, int] = {}
+    sums_ns: dict[str, int] = {}
     for value, total_ns in zip(rows[name].tolist(), rows["total_ns"].tolist(), strict=True):
-        found[value] = found.get(value, 0) + total_ns
-    return found
+        sums_ns[value] = sums_ns.get(value, 0) + total_ns
+    return sums_ns
 
 
 def _longest_calls(calls: Table, cause: str, count: int) -> tuple[tuple[str, int], ...]:
-    """Return the host calls that took most of a cause, with the mean time over `count` steps.
+    """Return the host calls that took longest within a cause, with the mean over `count` steps.
 
-    Marks of steps are not calls: in them the program did what is not recorded.
+    Marks of steps are left out: they are no calls, but cover what the program did unrecorded.
     """
     if not len(calls):
         return ()
@@ -229,11 +231,10 @@ def _longest_calls(calls: Table, cause: str, count: int) -> tuple[tuple[str, int
 def idle_sentence(
     idle: MeanIdle, *, steps: int, span_ns: int, computing: bool = True
 ) -> str | None:
-    """Return how long devices idle and why, None if that is a small share of a step.
+    """Return a sentence on idle time and its causes, None if it is a small share of a step.
 
-    steps: number of ordinary steps; with several, times are means. span_ns: the period of one.
-    computing: whether the profile holds what computes; if not, idle time is not known, only when
-    devices wait for data.
+    steps: number of ordinary steps; if several, times are means. span_ns: period of a step.
+    computing: whether the profile holds compute tasks; if not, only waits for data are known.
     """
     if not computing:
         return _data_sentence(idle, steps, span_ns)

@@ -1,4 +1,4 @@
-"""The Perfetto UI, opened on a file that was exported."""
+"""Opening of exported files in the Perfetto UI."""
 
 from __future__ import annotations
 

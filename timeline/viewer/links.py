@@ -1,4 +1,4 @@
-"""The views of an export and of a comparison, and their address in the Perfetto UI."""
+"""The views that the Perfetto UI shows of an export or a comparison, and their addresses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ WHY_IDLE = ("Why do devices idle?", "why_devices_idle")
 SLOW_STEPS = ("Which steps are slow?", "which_steps_are_slow")
 WHO_HOLDS_UP = ("Who holds the others up?", "who_holds_others_up")
 NOTE = "Look here"
-"""Name of the row of the longest wait."""
+"""Name of the row that marks the longest wait."""
 
 
 @dataclass(frozen=True)
@@ -37,9 +37,9 @@ class View:
     """A file, and the part of it that the UI shows first.
 
     visible_ns: first and last time in view, on the clock of the file; None for all of it.
-    selected_ns: start of the slice to select; None for none. rows: regular expression (of
-    JavaScript) of the rows that are unfolded and pinned. commands: what the UI runs once it has the
-    file. description: the part in view, in words.
+    selected_ns: start of the slice to select; None for none. rows: JavaScript regular expression of
+    the rows that are unfolded and pinned. commands: commands that the UI runs after loading.
+    description: the part in view, in words.
     """
 
     output: OutputFile
@@ -51,7 +51,7 @@ class View:
 
 
 def view_of(report: ExportReport) -> View:
-    """Choose the file with the slowest ordinary step, the step, the ranks to look at, and answers.
+    """Return a view of the slowest ordinary step, with the ranks to look at and tables of answers.
 
     A step is in view from its mark to the end of its device work, clipped to the file: the UI
     ignores times outside of the trace altogether. Without two steps to compare, the whole first
@@ -67,7 +67,7 @@ def view_of(report: ExportReport) -> View:
         description = f"the slowest step, {slowest.slowest},"
     start_ns = report.slowest_start_ns
     is_json = output.format != "pftrace"
-    rows = rows_of_ranks(_telling_ranks(report), by_layer=report.by_layer, is_json=is_json)
+    rows = rows_of_ranks(_ranks_to_see(report), by_layer=report.by_layer, is_json=is_json)
     return View(
         output,
         shown_ns,
@@ -79,7 +79,7 @@ def view_of(report: ExportReport) -> View:
 
 
 def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
-    """Mark the longest wait for the culprit, in view if there is one; runs after the answers."""
+    """Yield a command that marks the longest wait for the culprit, in the visible part if any."""
     culprit = report.verdict.culprit
     if culprit is None:
         return
@@ -94,13 +94,13 @@ def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Co
 
 
 def _answers(report: ExportReport) -> tuple[Command, ...]:
-    """Open a table for each question that has an answer, the most important one in front."""
-    asked = [
+    """Return commands that open a table per answered question, the most important in front."""
+    questions = [
         (WHY_IDLE, len(report.figures.idle) > 0),
         (SLOW_STEPS, report.verdict.step_extreme is not None),
         (WHO_HOLDS_UP, report.verdict.culprit is not None),
     ]
-    return answers([question for question, has_answer in asked if has_answer])
+    return answers([question for question, has_answer in questions if has_answer])
 
 
 def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
@@ -118,7 +118,7 @@ def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
 
 
 def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] | None:
-    """Return a step and its margin, clipped to a file and on its clock; None if outside."""
+    """Return the times of a step and its margin, clipped to a file, on its clock; None outside."""
     margin_ns = int((step_ns[1] - step_ns[0]) * MARGIN)
     first_ns = max(step_ns[0] - margin_ns, output.drawn_ns[0])
     last_ns = min(step_ns[1] + margin_ns, output.drawn_ns[1])
@@ -127,16 +127,16 @@ def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] 
     return first_ns + output.offset_ns, last_ns + output.offset_ns
 
 
-def _telling_ranks(report: ExportReport) -> tuple[int, ...]:
+def _ranks_to_see(report: ExportReport) -> tuple[int, ...]:
     """Return the culprit and who waits longest, the rank of the slowest step, or the first."""
-    return report.verdict.telling_ranks or (report.ranks[0].rank,)
+    return report.verdict.ranks_to_see or (report.ranks[0].rank,)
 
 
 def address(ui: str, trace_url: str, view: View) -> str:
-    """Return the address: the UI at `ui` loads the trace, zooms, selects a slice, runs commands.
+    """Return the address at which the UI loads the trace, zooms, selects and runs commands.
 
-    Parameters and commands are those that Perfetto keeps stable: "Deep linking to the Perfetto UI"
-    and "Commands Automation Reference" in its documentation.
+    Perfetto keeps these parameters and commands stable: see "Deep linking to the Perfetto UI" and
+    "Commands Automation Reference" in its documentation.
     """
     parameters = {"url": trace_url}
     if view.visible_ns is not None:
@@ -154,27 +154,27 @@ CHANGES = ("Which steps changed?", "which_steps_changed")
 
 
 def view_of_comparison(report: ComparisonReport) -> View:
-    """Choose the step that became longest, its rank in both runs, and tables of answers."""
+    """Return a view of the step that became longest, with its rank and tables of answers."""
     (output,) = report.outputs
     is_json = output.format != "pftrace"
     rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
     changed = report.changed
-    asked = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
+    questions = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
     commands = (unfold_layers(), *unfold_and_pin(rows))
     if changed is None:
-        return View(output, None, None, rows, (*commands, *answers(asked)), "all of both runs")
+        return View(output, None, None, rows, (*commands, *answers(questions)), "all of both runs")
     return View(
         output,
         visible_ns(output, (changed.start_ns, changed.end_ns)),
         changed.start_ns + output.offset_ns,
         rows,
-        (*commands, *answers([*asked, CHANGES])),
+        (*commands, *answers([*questions, CHANGES])),
         f"step {changed.step} of rank {changed.rank}, which changed most,",
     )
 
 
 def _ranks(report: ComparisonReport) -> tuple[int, ...]:
-    """Return the slowest rank of the step that changed most, else the first rank of both runs."""
+    """Return the slowest rank of the step that changed most, else the first common rank."""
     if report.changed is not None:
         return (report.changed.rank,)
     return tuple(report.comparison.ranks["rank"].tolist()[:1])

@@ -1,4 +1,4 @@
-"""Opens an export in a browser, or says how to open it from another machine."""
+"""Opens an export in a browser, or prints how to open it from another machine."""
 
 from __future__ import annotations
 
@@ -21,10 +21,11 @@ from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
 
 UI = "https://ui.perfetto.dev"
 MOST_BYTES = 200 * 1024 * 1024
-"""Size that a browser tab loads with ease."""
+"""Maximum size of a file that a browser tab loads easily."""
 PATIENCE_SECONDS = 60.0
+"""Time in which a browser has to request the file."""
 QUIET_SECONDS = 30.0
-"""Silence after which a UI on this machine is assumed to have loaded completely."""
+"""Time without requests after which a local UI is assumed to have loaded completely."""
 
 
 def show(
@@ -33,15 +34,15 @@ def show(
     *,
     quiet: bool = False,
 ) -> None:
-    """Show a file in the Perfetto UI: overlap pinned, the slowest step, or what changed, in view.
+    """Show a file in the Perfetto UI, with the slowest or most changed step in view.
 
-    Serves the file to the UI, once, from this machine to this machine, and returns when it was
-    fetched. If no browser can be opened, prints how to open one elsewhere, and waits.
+    Serves the file once, to a browser on this machine, and returns when it was fetched. If no
+    browser can be opened, prints how to open one elsewhere, and waits.
 
     Args:
-        report: of the export, or of the comparison.
-        pages: the files of a UI on this machine, of `installed_pages`; else ui.perfetto.dev.
-        quiet: print only what somebody has to do.
+        report: the report of the export or comparison.
+        pages: the files of a local UI, from `installed_pages`; None for ui.perfetto.dev.
+        quiet: print only what the user has to do.
     """
     if not report.outputs:
         _say("There is no timeline to open.")
@@ -72,7 +73,7 @@ def show(
 
 
 def _server(view: View, pages: Mapping[str, Path] | None) -> TraceServer:
-    """Start the server: at any port for a UI of this machine, at PORT for ui.perfetto.dev."""
+    """Start the server at PORT; for a local UI at any free port if PORT is in use."""
     offer = Offer(view.output.path.resolve(), "" if pages else UI, pages or {})
     try:
         return TraceServer(offer, PORT)
@@ -114,7 +115,7 @@ def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
 
 
 def _finish_pages(server: TraceServer, *, quiet: bool) -> None:
-    """Serve the rest of a local UI, which still loads parts of itself with the trace."""
+    """Serve a local UI until it has loaded, since it loads parts of itself after the trace."""
     if not quiet:
         _say(f"Serving the UI until it asks nothing for {QUIET_SECONDS:.0f} s; Ctrl-C ends that.")
     while time.monotonic() - server.asked_at < QUIET_SECONDS:
@@ -122,7 +123,7 @@ def _finish_pages(server: TraceServer, *, quiet: bool) -> None:
 
 
 def _has_browser() -> bool:
-    """Return True if a browser of this machine has a screen that somebody looks at."""
+    """Return whether a browser on this machine would be visible to the user."""
     if os.environ.get("BROWSER"):
         return True
     if os.environ.get("SSH_CONNECTION"):
@@ -148,7 +149,7 @@ def _how_to_open(url: str, port: int) -> tuple[str, ...]:
 
 
 def _ssh_target() -> str:
-    """Return the SSH target of this machine as the client reached it, else by its host name."""
+    """Return this machine as an SSH target: as the current client reached it, or by host name."""
     user = os.environ.get("USER") or os.environ.get("LOGNAME")
     at = f"{user}@" if user else ""
     words = os.environ.get("SSH_CONNECTION", "").split()
@@ -159,7 +160,7 @@ def _ssh_target() -> str:
 
 
 def _is_fetched(server: TraceServer, seconds: float) -> bool:
-    """Wait until the file is fetched; a transfer that has begun by then is waited for."""
+    """Wait until the file is fetched, and return whether it was requested within `seconds`."""
     until = time.monotonic() + seconds
     while not server.fetched.wait(0.2):
         if time.monotonic() > until and not server.is_sending:

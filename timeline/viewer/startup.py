@@ -1,4 +1,4 @@
-"""Commands that the Perfetto UI runs once it has opened a file, and their queries in SQL."""
+"""Commands that the Perfetto UI runs after it has opened a file, and their SQL queries."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from timeline.layers import Layer, spec_of
 from timeline.tracks.partition import PARTITION
 
 UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
-"""The layers that explain most of why a rank is slow."""
+"""The layers that are unfolded, as they best explain why a rank is slow."""
 
 
 @dataclass(frozen=True)
 class Command:
     """A command of the UI and its arguments.
 
-    The UI runs only those on its startup list, documented in its "Commands Automation Reference":
-    pinning, unfolding, queries and tracks made of them. A newer UI reports any other to the user.
-    Versions that do not know a parameter ignore it.
+    At startup the UI runs only the commands listed in its "Commands Automation Reference": pinning,
+    unfolding, queries, and tracks made from queries. Newer versions report other commands to the
+    user. Unknown parameters are ignored.
     """
 
     id: str
@@ -30,10 +30,10 @@ class Command:
 
 
 def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str:
-    """Return the regular expression (of JavaScript) of the rows with the time of ranks.
+    """Return a JavaScript regular expression that matches the rows with the partitions of ranks.
 
-    It matches their path, or their name in versions that know names alone. Rows of the same name in
-    other layers, or in other processes of .json, do not match.
+    It matches paths of rows, or names in UI versions that match names only. Rows of the same name
+    in other layers, or in other processes of .json, do not match.
     """
     which = "|".join(map(str, ranks))
     folder = r"(Ranks \d+-\d+ > )? *"
@@ -42,7 +42,7 @@ def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str
 
 
 def unfold_and_pin(rows: str) -> tuple[Command, ...]:
-    """Unfold rows and pin them, which keeps them in sight while others are scrolled."""
+    """Return commands that unfold rows and pin them, so that they stay visible when scrolling."""
     return (
         # Without "path", newer versions ask the user what to match.
         Command("dev.perfetto.ExpandTracksByRegex", (rows, "path")),
@@ -51,28 +51,28 @@ def unfold_and_pin(rows: str) -> tuple[Command, ...]:
 
 
 def unfold_layers() -> Command:
-    """Unfold some layers of every unfolded rank, and in .json the overview of all ranks."""
+    """Return a command that unfolds the main layers of ranks, and in .json the overview."""
     names = "|".join((*(spec_of(layer).name for layer in UNFOLDED), rf"{OVERVIEW} \d+"))
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
 
 def answers(views: Sequence[tuple[str, str]]) -> tuple[Command, ...]:
-    """Open a table for each view below the question that it answers, the last one in front.
+    """Return commands that open a table per view, with its question as title, the last in front.
 
-    views: the question, and the view of `queries.sql` that answers it.
+    views: pairs of a question and the view in `queries.sql` that answers it.
     """
     if not views:
         return ()
-    asked = definitions(view for _, view in views)
+    script = definitions(view for _, view in views)
     tables = (f"/* {question} */ SELECT * FROM {view}" for question, view in views)
     return (
-        Command("dev.perfetto.RunQuery", (asked,)),
+        Command("dev.perfetto.RunQuery", (script,)),
         *(Command("dev.perfetto.RunQueryAndShowTab", (table,)) for table in tables),
     )
 
 
 def mark(title: str, query: str) -> Command:
-    """Pin a row with the slices that a query returns, as no command can add a note."""
+    """Return a command that pins a row with the slices of a query; notes cannot be added."""
     return Command("dev.perfetto.AddDebugSliceTrack", (query, title))
 
 
@@ -88,24 +88,24 @@ def queries_text() -> str:
 
 
 def definitions(names: Iterable[str]) -> str:
-    """Return the definitions of views and of all they need, as one line without comments.
+    """Return the definitions of views and of all that they use, as one line without comments.
 
     Raises:
-        KeyError: there is no such view.
+        KeyError: a view does not exist.
     """
     statements = _statements()
-    needed, asked = set[str](), list(names)
-    while asked:
-        name = asked.pop()
+    needed, unvisited = set[str](), list(names)
+    while unvisited:
+        name = unvisited.pop()
         if name not in needed:
             needed.add(name)
-            asked += statements.keys() & set(_WORD.findall(statements[name]))
+            unvisited += statements.keys() & set(_WORD.findall(statements[name]))
     return " ".join(f"{statements[name]};" for name in statements if name in needed)
 
 
 @functools.cache
 def _statements() -> dict[str, str]:
-    """Return the statements by the name that each defines, in the order of the script."""
+    """Return the statements of the script by the name that each defines, in order."""
     text = " ".join(_COMMENT.sub("", queries_text()).split())
     by_name = dict[str, str]()
     for statement in map(str.strip, text.split(";")):

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from timeline.analysis.gains.mends import (
-    AT_HAND_NS,
+    HANDOVER_NS,
     LEAST_GAP,
     STALL_NS,
     Mends,
@@ -73,7 +73,7 @@ def test_transfers_are_compared_with_those_of_other_groups(data: st.DataObject, 
     [
         ([1 * MS, 1 * MS, 1 * MS, 9 * MS], [0, 0, 0, 8 * MS]),
         ([9 * MS, 9 * MS, 9 * MS, 9 * MS], [9 * MS] * 4),
-        ([AT_HAND_NS] * 3, [0] * 3),
+        ([HANDOVER_NS] * 3, [0] * 3),
         ([], []),
     ],
 )

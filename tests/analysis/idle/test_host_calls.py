@@ -16,7 +16,7 @@ from timeline.analysis.idle.host_calls import (
     fetching_names,
     names_waiting_for_data,
     names_waiting_for_device,
-    part_by_call,
+    split_by_call,
 )
 from timeline.columns.columns import Codes
 from timeline.columns.strings import ExtendedPool, StringPool
@@ -91,7 +91,7 @@ def test_each_moment_of_each_stretch_has_its_innermost_call(
     stretches = [pair for pair in stretches if pair[1] > pair[0]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(host_calls, "WINDOW_CALLS", window)
-        found = list(part_by_call(calls_of(calls), *columns_of(stretches)))
+        found = list(split_by_call(calls_of(calls), *columns_of(stretches)))
     named: dict[tuple[int, int], int] = {}
     for one in found:
         parts = one.stretches
@@ -121,7 +121,7 @@ def test_the_innermost_of_some_calls_is_told_apart(
 ) -> None:
     """Around the innermost call, which of some others is open."""
     stretches = [pair for pair in stretches if pair[1] > pair[0]]
-    for one in part_by_call(calls_of(calls), *columns_of(stretches)):
+    for one in split_by_call(calls_of(calls), *columns_of(stretches)):
         mask = np.array([some[row - 100] for row in one.calls.row.tolist()], np.bool_)
         chosen = [call for call, is_one in zip(calls, some, strict=False) if is_one]
         for start_ns, call in zip(

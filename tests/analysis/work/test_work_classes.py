@@ -15,8 +15,8 @@ from timeline.analysis.work.work_classes import (
     CLASSES,
     WorkClass,
     computing_class,
+    distinguish_vector,
     sum_classes,
-    tells_vector,
     with_work_classes,
 )
 from timeline.columns.strings import StringPool
@@ -92,29 +92,29 @@ from timeline.sources.source import ReadRequest
 )
 def test_classes_of_computing(kind: str, name: str, core: str, expected: str) -> None:
     """By type as msprof-analyze does; on GPUs by launching operators, then by names of kernels."""
-    assert computing_class(kind, name, core, told=True) == expected
+    assert computing_class(kind, name, core, vector_known=True) == expected
     merged = {"other cube", "vector"}
     either = "other cube and vector" if expected in merged else expected
-    assert computing_class(kind, name, core, told=False) == either
+    assert computing_class(kind, name, core, vector_known=False) == either
     assert expected in CLASSES
     assert either in CLASSES
 
 
 def test_a_trace_does_not_tell_vector_from_cube() -> None:
     """It calls both AI_CORE; a database and a GPU do not."""
-    assert not tells_vector(["AI_CORE", "MIX_AIV", "AI_CPU"])
-    assert tells_vector(["AI_CORE", "AI_VECTOR_CORE"])
-    assert tells_vector(["kernel"])
+    assert not distinguish_vector(["AI_CORE", "MIX_AIV", "AI_CPU"])
+    assert distinguish_vector(["AI_CORE", "AI_VECTOR_CORE"])
+    assert distinguish_vector(["kernel"])
 
 
 def test_types_of_the_runtime_do_not_compare_with_others() -> None:
     """It starts mixed kernels of vector cores as KERNEL_AICORE, which others call MIX_AIV."""
     by_runtime = ["KERNEL_AICORE", "KERNEL_AIVEC", "MIX_AIV"]
     by_scheduler = ["AI_CORE", "AI_VECTOR_CORE", "MIX_AIV"]
-    assert tells_vector(by_runtime, by_runtime)
-    assert tells_vector(by_scheduler, by_scheduler)
-    assert not tells_vector(by_runtime, by_scheduler)
-    assert tells_vector(by_runtime, ["kernel"])
+    assert distinguish_vector(by_runtime, by_runtime)
+    assert distinguish_vector(by_scheduler, by_scheduler)
+    assert not distinguish_vector(by_runtime, by_scheduler)
+    assert distinguish_vector(by_runtime, ["kernel"])
 
 
 FORWARD, BACKWARD = 1, 2

@@ -335,7 +335,7 @@ def test_names_of_captures_in_several_places(shelf: ProfileShelf, tmp_path: Path
     with pytest.raises(UsageError, match="fits several captures of one run") as caught:
         discover(profile.path, {"prof": 3})
     assert all(str(place) in str(caught.value) for place in places)
-    with pytest.raises(RankIdentityError, match="tells no rank") as half:
+    with pytest.raises(RankIdentityError, match="states no rank") as half:
         discover(profile.path, {str(places[0]): 3})
     assert f"{places[1]}=0" in str(half.value)
     assert ranks_of(profile.path, {str(places[0]): 3, str(places[1]): 0}) == [0, 3]

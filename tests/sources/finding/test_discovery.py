@@ -157,7 +157,7 @@ def test_a_file_that_lies_in_a_profile_leads_to_it(shelf: ProfileShelf, tmp_path
     profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
     capture = next(profile.path.rglob("*_ascend_pt"))
     path = capture / "ASCEND_PROFILER_OUTPUT/step_trace_time.csv"
-    with pytest.raises(NoProfileError, match=f"Pass that: tlexport {re.escape(str(capture))}$"):
+    with pytest.raises(NoProfileError, match=f"profile: tlexport {re.escape(str(capture))}$"):
         discover(path)
 
 

@@ -23,7 +23,7 @@ from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records, Steps
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.display import read_display
-from timeline.sources.mindspore.text_source import cut_off_by_limit
+from timeline.sources.mindspore.text_source import report_cut_off
 
 MIB = 1024 * 1024
 REAL = DATA / "mindspore-0.7-text"
@@ -169,7 +169,7 @@ def test_signs_of_a_limit(size_bytes: int, missing: int, last_ns: int, *, cut: b
         graph=np.zeros(3, np.int64),
         iteration=np.array([1, 2, 3]),
     )
-    omissions, warnings = cut_off_by_limit(
+    omissions, warnings = report_cut_off(
         Path("display.json"), 5, size_bytes, missing, last_ns, steps
     )
     assert bool(omissions) == bool(warnings) == cut

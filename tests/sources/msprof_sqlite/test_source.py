@@ -665,7 +665,7 @@ def test_cells_may_hold_anything(
     with open_database(path) as database:
         table = LooseTable(database, "cells")
         integers = table.integers({"own": NO_ID, "absent": 7})
-        reals, texts = table.reals(("own", "absent")), table.texts(("own",), StringPool())
+        reals, texts = table.reals(("own", "absent")), table.codes(("own",), StringPool())
     assert integers["absent"].tolist() == [7] * len(cells)
     assert set(reals) == {"own"}
     assert len(texts["own"]) == len(cells)

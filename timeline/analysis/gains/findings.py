@@ -106,9 +106,9 @@ class Finding:
     fault: bool = True
     absent: int | None = None
     slower: tuple[int, ...] = ()
-    """Positions of the ranks that would take less, each at least half as much less as any."""
+    """Positions of the ranks that would take less, by at least half of the largest reduction."""
     copies: bool = False
-    """Whether copies alone would take less."""
+    """True if the mended parts are only copies."""
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _Candidate:
     def on_top_of(self, mended_ns: Int64) -> Int64:
         """Return the time saved per part, (parts,), with this candidate mended as well."""
         both_ns = mended_ns.copy()
-        if self.kind is FindingKind.SLOW_OPERATOR:  # what is left of it becomes faster
+        if self.kind is FindingKind.SLOW_OPERATOR:  # only its remaining time becomes faster
             both_ns[self.rows] += self.less_ns - mended_ns[self.rows] // FASTER
             return both_ns
         both_ns[self.rows] = np.maximum(both_ns[self.rows], self.less_ns)
@@ -246,7 +246,7 @@ class _Search:
     def findings(self) -> list[Finding]:
         """Return faults, then levers; a lever that gains far more comes first.
 
-        Not waits for data that always take as long: that may be the price of handing them over.
+        Constant waits for data never come first, since handing over data may take that long.
         """
         faults, mended_ns = self._losses(list(_faults(self._run, self._mends)))
         levers = self._gains_of_levers(mended_ns)
@@ -263,8 +263,8 @@ class _Search:
     def _gains_of_levers(self, mended_ns: Int64) -> list[Finding]:
         """Return the levers with notable gains, the largest further gain first."""
         levers, steps_ns = list[Finding](), (np.zeros_like(mended_ns), mended_ns)
-        # Where the lever is communication, waiting for ranks that are not recorded is part of what
-        # it wins.
+        # For the lever of communication, waiting for ranks that are not recorded is part of the
+        # gain.
         waiting_ns, in_time_ns = (
             [self._total_ns(less_ns, in_time=in_time) for less_ns in steps_ns]
             for in_time in (False, True)
@@ -277,7 +277,7 @@ class _Search:
                     waiting_ns if waits else in_time_ns, steps_ns, strict=True
                 )
             )
-            # What it wins alone may be the loss that a fault above it explains.
+            # The gain alone may include the loss of a fault that was found before.
             if further >= NOTABLE * self._run.recording_ns:
                 levers.append(self._finding(lever, alone, further))
         levers.sort(key=lambda one: -one.further_ns)
@@ -291,9 +291,9 @@ class _Search:
         return levers
 
     def _total_ns(self, less_ns: Int64, *, in_time: bool) -> int:
-        """Return how long the run takes if its parts take so much less time, (parts,).
+        """Return the duration of the run if its parts take less time.
 
-        in_time: whether ranks that are not recorded come no later than those that are.
+        less_ns: (parts,). in_time: whether ranks that are not recorded arrive no later than others.
         """
         sooner_ns = self._mends.sooner_ns(less_ns)
         if in_time:
@@ -301,7 +301,7 @@ class _Search:
         return self._replay.play(sooner_ns).total_ns
 
     def _losses(self, candidates: Sequence[_Candidate]) -> tuple[list[Finding], Int64]:
-        """Return the losses, one on top of the other, and the time saved per part."""
+        """Return the losses, each on top of those before it, and the time saved per part."""
         findings = list[Finding]()
         now = self._replay.unchanged
         mended_ns = np.zeros(len(self._mends.parts), np.int64)
@@ -319,7 +319,7 @@ class _Search:
         return findings, mended_ns
 
     def _won_ns(self, candidate: _Candidate, before: Played, after: Played) -> int:
-        """Return how much sooner the run ends, or the rank whose links to others are not known."""
+        """Return how much sooner the run ends, or only the rank if its links are not known."""
         if not candidate.is_alone:
             return before.total_ns - after.total_ns
         (rank,) = candidate.ranks or ()
@@ -470,7 +470,7 @@ def _slower_ranks(run: Run, mends: Mends, less_ns: Int64) -> Iterator[tuple[int,
 def _of_ranks(run: Run, mends: Mends) -> Iterator[_Candidate]:
     """Yield candidates for one rank that is slower than its peers, in all steps and in odd ones.
 
-    If nothing links the ranks, all may wait for it or none: its own time is a bound of the gain.
+    If nothing links the ranks, it is unknown whether others wait for it, so the gain is a bound.
     """
     step = mends.parts.step
     basis = Basis.REPLAY if run.is_linked else Basis.BOUND

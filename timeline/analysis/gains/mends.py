@@ -25,9 +25,9 @@ NO_LIKE = -1
 """Reference of a part that is compared with nothing."""
 STALL_NS = 4_000_000
 """Minimum time between two points of a host for the host to count as stalled."""
-AT_HAND_NS = 2_000_000
-AT_HAND = 1 / 3
-"""Handing over data that are present takes at most AT_HAND_NS and this share of each step."""
+HANDOVER_NS = 2_000_000
+HANDOVER = 1 / 3
+"""Maximum wait for data that are present, in ns and as a share of a step: the time to hand over."""
 LEAST_GAP = 0.1
 """Minimum gap between two groups of steps or ranks, as a share of the shorter group."""
 SPREADS = 5
@@ -58,7 +58,7 @@ class Parts(ColumnTable):
 
     node: node that comes sooner if the part takes less. part: a Part. rank: position of the rank.
     step: place of the step, the same on all ranks, NO_ID for none. name: code in the strings shared
-    by all ranks. turn: how often the rank did the same before in the step. time_ns: duration. like,
+    by all ranks. turn: number of equal parts before it in the step. time_ns: duration. like,
     group, exposed_ns: for a transfer, code of what the op does, its communicator, and the time in
     which nothing computed; for an absence, group is the absent rank. type: code of the operator
     type of a compute task, NO_NAME for others. on_host: whether the part lies
@@ -119,7 +119,7 @@ class Mends:
         like_ns = _completed(parts, _like_of_others(parts, work_class))
         excess_ns = _excess(parts, like_ns)
         if not in_sections:
-            excess_ns = _at_most_in_all(parts, excess_ns, work_class)
+            excess_ns = _cap_computing(parts, excess_ns, work_class)
         has_points = np.diff(run.first_point) > 0
         first = run.point[run.first_point[:-1][has_points]]
         return cls(parts, excess_ns, names, len(run.recorded_ns), first)
@@ -144,7 +144,7 @@ class Mends:
         return np.where(slow, _excess(parts, _completed(parts, like_ns)), 0)
 
     def late_data(self, step_ns: int) -> Int64:
-        """Return how much the waits for data exceed those with data at hand, (parts,).
+        """Return how much the waits for data exceed those for data that are present, (parts,).
 
         step_ns: usual duration of a step.
         """
@@ -157,7 +157,7 @@ class Mends:
             of_step = group_by(len(rows), [parts.rank[rows], step, alone])
             waited_ns = of_step.sum(time_ns)
             like_ns = int(np.quantile(waited_ns, 0.1))
-            if like_ns > min(AT_HAND_NS, AT_HAND * step_ns):
+            if like_ns > min(HANDOVER_NS, HANDOVER * step_ns):
                 like_ns = 0
             share = np.maximum(waited_ns - like_ns, 0) / np.maximum(waited_ns, 1)
             late_ns[rows] = np.rint(time_ns * share[of_step.group])
@@ -343,7 +343,7 @@ def _lags(work: DeviceWork) -> tuple[Rows, Int64]:
 def _like_of_others(parts: Parts, work_class: Int64) -> Int64:
     """Return the median time of the same part on the other ranks, NO_LIKE if no other rank has it.
 
-    Each rank has a part once, so the others of a part are all but its own in order of time.
+    Each rank has a part once, so the median is that of the sorted times without the own one.
     """
     count = len(parts)
     if not count:
@@ -427,11 +427,12 @@ def _excess(parts: Parts, like_ns: Int64) -> Int64:
     return (longer_ns * (net_ns / all_ns)).astype(np.int64)
 
 
-def _at_most_in_all(parts: Parts, excess_ns: Int64, work_class: Int64) -> Int64:
-    """Return excesses over other ranks, those of computing at most what a step computes longer.
+def _cap_computing(parts: Parts, excess_ns: Int64, work_class: Int64) -> Int64:
+    """Return excesses, with the sum of computing in each step capped by that of the whole step.
 
-    Ranks that choose other kernels for the same work have kernels without a like on both sides:
-    together, those of a step exceed the median of all ranks by no more than its sum does.
+    Ranks that use other kernels for the same work have kernels without counterpart on other ranks.
+    Their excesses are reduced so that they add up to at most the excess of the computing time of
+    the step over the median of the other ranks.
     """
     rows = np.flatnonzero((parts.part == Part.COMPUTING) & (parts.step != NO_ID))
     of_step = group_by(len(rows), [parts.rank[rows], parts.step[rows]])

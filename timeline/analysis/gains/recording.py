@@ -1,4 +1,4 @@
-"""Recording: what a replay needs of one rank, derived from its records.
+"""Recording: the data of one rank that a replay needs, derived from its records.
 
 The device is a list of items, the host a list of points in time. A point depends on the point
 before it; an item on the item before it on the device and on the point that launched it.
@@ -111,7 +111,7 @@ class Recording:
 
 
 def record_rank(records: Records, membership: Membership, selected: Bool, most: int) -> Recording:
-    """Return what a replay needs of a rank.
+    """Return the data of a rank that a replay needs.
 
     Args:
         records: the selected records of the rank.
@@ -122,7 +122,7 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
     items = ordered_items(records)
     if not 0 < len(items) <= most:
         return Recording(items=len(items))
-    items = _apart(items)
+    items = _without_rounding(items)
     strings = StringPool()
     step = _steps_of_items(items, membership)
     names = strings.translate(items.name, records.strings)
@@ -144,12 +144,12 @@ def record_rank(records: Records, membership: Membership, selected: Bool, most: 
     return Recording(tuple(strings), work, points, len(items))
 
 
-def _apart(items: DeviceItems) -> DeviceItems:
-    """Return items that end before what follows them starts, where starts are rounded.
+def _without_rounding(items: DeviceItems) -> DeviceItems:
+    """Return items shortened by the unit to which their starts are rounded, if they are.
 
-    Profilers that write microseconds round them to one, or to the quarter that a double holds, but
-    not durations: an item then seems to end after the start of the next one, and after the end of
-    the call that waited for it, by up to the unit. Each is shortened by it.
+    Profilers that write microseconds round starts to 1 us, or to the 0.25 us that a double holds,
+    but not durations: an item may then seem to end after the start of the next one, and after the
+    end of the call that waited for it, by up to that unit.
     """
     unit_ns = int(np.gcd.reduce(np.diff(items.start_ns)))
     if not 1 < unit_ns <= COARSEST_NS:
@@ -250,9 +250,9 @@ def _host_points(
 
 
 def _after_waits(times_ns: Int64, waits_end_ns: Int64) -> Int64:
-    """Return the edges of step marks, those just before the end of a wait moved to it.
+    """Return the edges of step marks, moving those just before the end of a wait to that end.
 
-    A step ends after its last wait, but rounded times may say the opposite.
+    A step ends after its last wait, but rounded times may be in the other order.
     """
     ends_ns = np.append(np.sort(waits_end_ns), np.iinfo(np.int64).max)
     next_ns = ends_ns[np.searchsorted(ends_ns, times_ns)]

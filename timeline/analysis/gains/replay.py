@@ -28,7 +28,7 @@ from timeline.columns.group_by import group_by, rows_before
 from timeline.records.not_given import NO_ID
 
 LEAST_LAG_NS = 3_000
-"""Maximum lag from the end of a need that was not the latest to the start of what depends on it."""
+"""Maximum lag from the end of a need that was not the latest to the start of the dependent node."""
 _NEVER = -(1 << 62)
 _ORIGIN = 0
 """Node at which the recording begins."""
@@ -129,13 +129,13 @@ class Replay:
         add = times.append
         columns = (net.first, first_ns, net.second, second_ns, net.group)
         for first, after, second, later, group in _rows(columns):
-            # A negative need stands for all arrivals of an op.
-            moment = (times[first] if first >= 0 else came[-1 - first]) + after
-            if second >= 0 and times[second] + later > moment:
-                moment = times[second] + later
-            add(moment)
-            if group >= 0 and moment > came[group]:
-                came[group] = moment
+            # A negative need means all arrivals of an op.
+            time_ns = (times[first] if first >= 0 else came[-1 - first]) + after
+            if second >= 0 and times[second] + later > time_ns:
+                time_ns = times[second] + later
+            add(time_ns)
+            if group >= 0 and time_ns > came[group]:
+                came[group] = time_ns
         times_ns = np.array(times, np.int64)
         return Played(times_ns, self._path(times_ns, first_ns, second_ns))
 

@@ -37,13 +37,13 @@ SAME_WORK = 0.8
 """Minimum share of the tasks of two ranks that must correspond for the ranks to do the same work.
 """
 SAME_TYPES = 0.95
-"""The same for types of operators, of which different work has many in common."""
+"""The same for types of operators; it is higher, since different work shares many types."""
 
 
 def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
-    """Return the run that ranks on one clock make together.
+    """Return the run of several ranks on one clock.
 
-    None if no rank did anything, or if a rank has too many items to be held.
+    None if no rank has any work, or if a rank has too many items to be held.
     """
     ops, is_whole = _ops_of(facts, waiting)
     ranks = [RecordedRank(rank.replay, rank_ops) for rank, rank_ops in zip(facts, ops, strict=True)]
@@ -82,9 +82,9 @@ def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps]
     """Return the ops of each rank, and whether all members of all selected ops are recorded.
 
     If not every member was read, a group counts as complete if its ops of one kind and size take
-    about as long from the last known arrival: nine out of ten at most twice the shortest of those
-    that are as large or larger. Ops that take longer are not transfer alone: a member that is not
-    recorded came late.
+    about equally long from the last known arrival: nine out of ten at most twice the shortest of
+    those that are as large or larger. Ops that take longer include waiting for a member that is not
+    recorded.
     """
     collectives = [rank.collectives for rank in facts]
     arrivals = op_arrivals(collectives, waiting)
@@ -165,11 +165,13 @@ def _least_of_larger(ops: Collectives, took_ns: Int64) -> Int64:
 
 
 def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64, Bool, bool]:
-    """Return all steps in order of time: numbers, places, bounds, which are cut, whether gaps lie.
+    """Return the steps of all ranks in order of time.
 
-    The places are those of each rank's steps among all. The bounds are the start of the first step,
-    then the latest end of each step over all ranks. A step is cut if it is on any rank. A gap lies
-    before a step that begins later than the bound.
+    Returns:
+        numbers: (steps,). places: for each rank, the places of its steps among all. bounds_ns:
+        (steps + 1,) the start of the first step, then the latest end of each step over all ranks.
+        is_cut: (steps,) whether a step is cut on any rank. has_gaps: whether any step begins after
+        the end of the step before it.
     """
     sizes = [len(rank.steps) for rank in facts]
     iteration = np.concatenate([rank.steps.iteration for rank in facts])
@@ -195,7 +197,7 @@ def _steps(facts: Sequence[RankFacts]) -> tuple[Int64, list[Int64], Int64, Bool,
 def _with_steps_of_others(
     ranks: Sequence[RecordedRank], steps: Sequence[Int64], bounds_ns: Int64
 ) -> tuple[list[RecordedRank], list[Int64]]:
-    """Give ranks whose profiles mark no steps those of the others, by time."""
+    """Assign the records of ranks without step marks to the steps of other ranks, by time."""
     marked, places = list[RecordedRank](), list[Int64]()
     every = np.append(np.arange(len(bounds_ns) - 1), NO_ID).astype(np.int32)
 
@@ -248,7 +250,7 @@ def _in_sections(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], lis
 
 
 def _in_steps(rank: RecordedRank, of_work: Codes, of_points: Codes) -> RecordedRank:
-    """Return a rank whose items and host points lie in other steps, launches in their items'."""
+    """Return a rank with its items and host points in other steps; launches follow their items."""
     work, points = rank.recording.work, rank.recording.points
     launches = np.flatnonzero(work.launch != NO_ID)
     of_points[work.launch[launches]] = of_work[launches]
@@ -258,10 +260,10 @@ def _in_steps(rank: RecordedRank, of_work: Codes, of_points: Codes) -> RecordedR
 
 
 def _comparable(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list[int]]:
-    """Return ranks whose tasks are named alike, and a number shared by those of the same work.
+    """Return ranks with comparable names of tasks, and a class for each, shared by equal work.
 
-    Where kernels have other names on each rank, as on GPUs of two kinds, ranks that run the same
-    types of operators equally often do the same work, and their tasks are named by type.
+    If kernels have different names on each rank, as on GPUs of two kinds, ranks that run the same
+    operator types equally often do the same work, and their tasks are named by type.
     """
     works = [rank.recording.work for rank in ranks]
     classes = _work_classes(ranks, [work.name for work in works], SAME_WORK)
@@ -277,9 +279,10 @@ def _comparable(ranks: Sequence[RecordedRank]) -> tuple[list[RecordedRank], list
 
 
 def _work_classes(ranks: Sequence[RecordedRank], codes: Sequence[Codes], share: float) -> list[int]:
-    """Return a number for each rank, shared by ranks that compute the same tasks as often per step.
+    """Return a number for each rank, shared by ranks that run the same tasks equally often.
 
-    codes: (items,) of each rank, what the tasks are by. share: of the tasks that must correspond.
+    codes: (items,) for each rank, the names that tasks are compared by. share: minimum share of the
+    tasks that must correspond.
     """
     names = StringPool()
     counts = []
@@ -343,19 +346,19 @@ def _with_known_order(ranks: Sequence[RecordedRank], steps: Sequence[Int64]) -> 
     partners = _hidden_waits(works, owner, place[0], tasks.group, waits, is_evident)
     also = np.where(partners != NO_ID, partners, also)
     before = np.where(alone, stream_before, before)
-    made = []
+    ordered = []
     for at, rank in enumerate(ranks):
         work = replace(
             rank.recording.work,
             before=before[owner == at].astype(np.int32),
             also=also[owner == at].astype(np.int32),
         )
-        made.append(rank.with_tables(work=work))
-    return made
+        ordered.append(rank.with_tables(work=work))
+    return ordered
 
 
 def _before_in_order(rank: RecordedRank) -> Int64:
-    """Return the row before each item, (items,): of its stream, or of an op in its group."""
+    """Return the previous row of each item, (items,): on its stream, or of its group for an op."""
     work = rank.recording.work
     before = work.stream_before.astype(np.int64)
     rows = np.flatnonzero(work.collective != NO_ID)
@@ -372,16 +375,17 @@ def _hidden_waits(
     waits: Bool,
     is_evident: Bool,
 ) -> Int64:
-    """Return what items wait for on another stream though their own was busy longer, else NO_ID.
+    """Return the items on other streams that items wait for although their own was busy longer.
 
-    That is what the same task of another rank or step evidently waits for.
+    It is the item that the same task of another rank or step evidently waits for.
 
     Args:
         owner, step, task: (n,) rank, step, and number of the same task over ranks and steps.
-        waits: (n,) items that start after one of another stream. is_evident: those that waited.
+        waits: (n,) mask of items that start after one of another stream. is_evident: (n,) mask of
+            those that waited for it.
 
     Returns:
-        Rows (n,) of the rank.
+        Rows (n,) of the rank, NO_ID for none.
     """
     first = np.cumsum([0, *map(len, works)])[owner]
     before, start_ns, end_ns = (

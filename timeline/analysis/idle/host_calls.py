@@ -91,7 +91,7 @@ class CallStretches(Spans):
     call: Int64 = column(np.int64)
 
 
-def part_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallWindow]:
+def split_by_call(calls: Calls, start_ns: Int64, end_ns: Int64) -> Iterator[CallWindow]:
     """Split intervals by the innermost call, some calls at a time, in order of time.
 
     Calls may cross if their times were rounded: the one that began last counts. Takes O(n log n)
@@ -146,8 +146,8 @@ class CallWindow:
         return _rows_open(self.calls.take(some), self.stretches.start_ns)
 
 
-def _rows_open(calls: Calls, moments_ns: Int64) -> Int64:
+def _rows_open(calls: Calls, times_ns: Int64) -> Int64:
     if not len(calls):
-        return np.full(len(moments_ns), NO_ID)
-    at = latest_open(calls.start_ns, calls.end_ns, moments_ns)
+        return np.full(len(times_ns), NO_ID)
+    at = latest_open(calls.start_ns, calls.end_ns, times_ns)
     return np.where(at >= 0, calls.row[at], NO_ID)

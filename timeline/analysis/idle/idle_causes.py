@@ -15,7 +15,7 @@ from timeline.analysis.idle.host_calls import (
     fetching_names,
     names_waiting_for_data,
     names_waiting_for_device,
-    part_by_call,
+    split_by_call,
 )
 from timeline.analysis.idle.idle_sums import (
     CAUSES,
@@ -165,7 +165,7 @@ class _Ends(ColumnTable):
 
         If no item comes, as after the last kernel of a selection, the host never asks for it.
         """
-        tells_launches = bool((items.asked_ns != NO_TIME).any())
+        has_launches = bool((items.asked_ns != NO_TIME).any())
         asked_ns = values_at(items.asked_ns, item)
         asked, launch = (values_at(rows, item, NO_ID) for rows in (items.asked, items.launch))
         start_ns, end_ns = (
@@ -173,7 +173,7 @@ class _Ends(ColumnTable):
             for times_ns in (items.launch_start_ns, items.launch_end_ns)
         )
         asked_ns = np.where(asked_ns == NO_TIME, _ALWAYS, asked_ns)
-        never = (item == NO_ID) & tells_launches
+        never = (item == NO_ID) & has_launches
         return cls(np.where(never, _NEVER, asked_ns), start_ns, end_ns, asked, launch)
 
 
@@ -186,13 +186,13 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
     records, steps = part.around, part.recorded
     items = device_items(records)
     periods = steps.begin_ns, steps.end_ns
-    reached = union(*(periods if records.tells_free else (_NONE, _NONE)))
+    reached = union(*(periods if records.free_is_known else (_NONE, _NONE)))
     gaps, stretches = find_gaps(overlap, reached, records.tasks, items)
     ends = _Ends.of_gaps(items, gaps.item)
     least_ns = _least_gap_ns(gaps, stretches, ends)
     sums = IdleSums(gaps.inner, stretches.gap, periods, records.strings)
     bounds_ns = np.concatenate(periods)
-    for parts in _Parting(records, gaps, stretches, bounds_ns, ends, least_ns).parts():
+    for parts in _Splitter(records, gaps, stretches, bounds_ns, ends, least_ns).parts():
         sums.add(parts)
     return RankIdle(sums.parts(), sums.times(least_ns))
 
@@ -215,7 +215,7 @@ class _Pieces(Spans):
     row: Int64 = column(np.int64)
 
 
-class _Parting:
+class _Splitter:
     """Split idle intervals by cause, by open call, and at given bounds."""
 
     def __init__(
@@ -258,10 +258,10 @@ class _Parting:
         cut_ns = np.maximum(self._gap_end_ns - self._least_ns, self._start_ns)
         cut_ns = np.minimum(cut_ns, self._end_ns)
         from_ns = self._start_ns
-        moments = (ends.asked_ns, ends.launch_start_ns, ends.launch_end_ns, cut_ns, self._end_ns)
-        for phase, moment_ns in zip(_Phase, moments, strict=True):
+        phase_ends = (ends.asked_ns, ends.launch_start_ns, ends.launch_end_ns, cut_ns, self._end_ns)
+        for phase, phase_end_ns in zip(_Phase, phase_ends, strict=True):
             most_ns = self._end_ns if phase is _Phase.BETWEEN else cut_ns
-            to_ns = np.minimum(np.maximum(moment_ns, from_ns), most_ns)
+            to_ns = np.minimum(np.maximum(phase_end_ns, from_ns), most_ns)
             row = np.flatnonzero(to_ns > from_ns)
             yield phase, _Pieces(from_ns[row], to_ns[row], row)
             from_ns = to_ns
@@ -326,7 +326,7 @@ class _Parting:
         for asking, of_thread in matched_rows(host.thread[host_rows[known]], host.thread):
             calls = Calls(host.start_ns[of_thread], host.end_ns[of_thread], of_thread)
             own = pieces.take(known[asking])
-            for window in part_by_call(calls, own.start_ns, own.end_ns):
+            for window in split_by_call(calls, own.start_ns, own.end_ns):
                 cut = window.stretches
                 yield window, _Pieces(cut.start_ns, cut.end_ns, own.row[cut.stretch])
 

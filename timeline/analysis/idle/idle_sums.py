@@ -88,7 +88,7 @@ class IdleParts(Spans):
     gap: Int64 = column(np.int64)
 
     @property
-    def tells_causes(self) -> bool:
+    def has_causes(self) -> bool:
         """Return whether any part has a cause other than NOT_RECORDED."""
         return bool((self.cause != CAUSES.index(IdleCause.NOT_RECORDED)).any())
 

@@ -105,7 +105,7 @@ def device_items(records: Records, also: Bool | None = None) -> DeviceItems:
 
 def values_at(values: Int64, rows: Int64, absent: int = NO_TIME) -> Int64:
     """Return the values of some rows, `absent` for NO_ID."""
-    # NO_ID, which is -1, picks the value at the end.
+    # NO_ID is -1, so it selects the appended value.
     return np.append(values, absent)[rows]
 
 
@@ -139,7 +139,7 @@ def _latest(host: HostEvents, source: Rows, target: Rows, latest_ns: Int64) -> I
     start_ns = host.start_ns[source]
     possible = np.flatnonzero(start_ns <= latest_ns[target])
     order = possible[np.argsort(start_ns[possible], kind="stable")]
-    # The last of several assignments stays.
+    # If several rows are assigned to one target, the last one stays.
     latest[target[order]] = source[order]
     return latest
 

@@ -1,4 +1,4 @@
-"""CriticalPath: the chain of segments across ranks that determined the duration of each step."""
+"""Critical path: the chain of segments across ranks that determined the duration of each step."""
 
 from __future__ import annotations
 
@@ -82,9 +82,9 @@ def find_critical_path(ranks: Sequence[PathRank], steps: PathSteps) -> CriticalP
     """Trace the path from the end of each step back to the end of the step before.
 
     From the end of an item the path goes back to its start, in a collective only to the arrival of
-    the last rank, where it continues on that rank. From the start of an item it continues at what
-    let it start: the host, if the task was launched after the device was ready for it, else the
-    item before. A last rank that is not profiled accounts for all the time since the previous
+    the last rank, where it continues on that rank. From the start of an item it continues at the
+    cause of the start: the host, if the task was launched after the device was ready for it, else
+    the previous item. A last rank that is not profiled accounts for all the time since the previous
     collective of its group. The segments of a step add up to the length of its path exactly.
 
     Args:
@@ -136,8 +136,9 @@ class _Walk:
         self._before: list[list[int]] = [rank.path.items.before.tolist() for rank in ranks]
         items = [_items_of_collectives(rank) for rank in ranks]
         self._others = [_others(at, rank, items) for at, rank in enumerate(ranks)]
-        self._strangers = [
-            _strangers(rank, rank_items) for rank, rank_items in zip(ranks, items, strict=True)
+        self._unprofiled = [
+            _after_unprofiled(rank, rank_items)
+            for rank, rank_items in zip(ranks, items, strict=True)
         ]
 
     def all(self, steps: PathSteps) -> Iterator[tuple[int, list[_Visits]]]:
@@ -175,9 +176,9 @@ class _Walk:
             if other is not None and other[1] < lowest[other[0]]:
                 visit(_LEAVES)
                 at, item = other
-            elif item in self._strangers[at]:
+            elif item in self._unprofiled[at]:
                 visit(_NOT_PROFILED)
-                item = self._strangers[at][item]
+                item = self._unprofiled[at][item]
                 if item >= 0 and int(self._ends_ns[at][item]) <= start_ns:
                     break
                 continue
@@ -218,7 +219,7 @@ def _others(own: int, rank: PathRank, items: Sequence[Rows]) -> dict[int, tuple[
     return others
 
 
-def _strangers(rank: PathRank, items: Rows) -> dict[int, int]:
+def _after_unprofiled(rank: PathRank, items: Rows) -> dict[int, int]:
     """Map the item of each op with an unprofiled last rank to the previous op of the group.
 
     NO_ID if there is none.
@@ -238,15 +239,15 @@ class _Gathered:
     """Concatenated items of all ranks, with names in one pool.
 
     first: (ranks,) offset of each rank; ranks: (ranks,) their numbers. For ops, arrived_ns is the
-    arrival of the last rank, stranger its number, and group_before_ns the end of the previous op of
-    the group.
+    arrival of the last rank, last_rank its number, and group_before_ns the end of the previous op
+    of the group.
     """
 
     ranks: Int64
     first: Rows
     items: PathItems
     arrived_ns: Int64
-    stranger: Int64
+    last_rank: Int64
     group_before_ns: Int64
 
     @classmethod
@@ -254,7 +255,7 @@ class _Gathered:
         sizes = [len(rank.path.items) for rank in ranks]
         every = PathItems.concat([_renamed(rank.path, strings) for rank in ranks])
         arrived_ns = every.start_ns.copy()
-        stranger = np.full(len(every), NO_ID, np.int64)
+        last_rank = np.full(len(every), NO_ID, np.int64)
         group_before_ns = np.full(len(every), NO_TIME, np.int64)
         first = np.cumsum([0, *sizes[:-1]])
         for rank, begin in zip(ranks, first.tolist(), strict=True):
@@ -262,14 +263,14 @@ class _Gathered:
             ops = np.flatnonzero(items != NO_ID)
             rows, arrivals = begin + items[ops], rank.arrivals.take(ops)
             arrived_ns[rows] = arrivals.arrived_ns
-            stranger[rows] = arrivals.last_rank
+            last_rank[rows] = arrivals.last_rank
             before = arrivals.before != NO_ID
             earlier = items[arrivals.before[before]]
             group_before_ns[rows[before]] = np.where(
                 earlier != NO_ID, every.end_ns[begin + earlier], NO_TIME
             )
         numbers = np.array([rank.rank for rank in ranks], np.int64)
-        return cls(numbers, first, every, arrived_ns, stranger, group_before_ns)
+        return cls(numbers, first, every, arrived_ns, last_rank, group_before_ns)
 
     def segments(self, steps: PathSteps, first: int, visits: Sequence[_Visits]) -> Segments:
         """Cut the time of paths at the times at which their items change phase.
@@ -287,13 +288,13 @@ class _Gathered:
         ends = np.cumsum(counts[::-1])
         begins = (ends - counts[::-1])[counts[::-1] > 0]
         items = self.items.take(row)
-        moments, kinds = self._moments(row, way, items)
+        cuts_ns, kinds = self._cuts_ns(row, way, items)
         start_ns, end_ns = steps.start_ns[path], steps.end_ns[path]
         # The part before the first cut of a path belongs to its first item.
-        moments[:, 0] = end_ns
-        moments[begins, 0] = items.end_ns[begins]
-        np.clip(moments, start_ns[:, None], end_ns[:, None], out=moments)
-        upto_ns = np.minimum.accumulate(moments.reshape(-1))
+        cuts_ns[:, 0] = end_ns
+        cuts_ns[begins, 0] = items.end_ns[begins]
+        np.clip(cuts_ns, start_ns[:, None], end_ns[:, None], out=cuts_ns)
+        upto_ns = np.minimum.accumulate(cuts_ns.reshape(-1))
         from_ns = np.concatenate([end_ns[:1], upto_ns[:-1]])
         from_ns[begins * _BOUNDARIES] = end_ns[begins]
         kept = np.flatnonzero(from_ns > upto_ns)[::-1]
@@ -305,7 +306,7 @@ class _Gathered:
             upto_ns[kept],
             from_ns[kept],
             path[visit].astype(np.int32),
-            np.where(unknown, self.stranger[row[visit]], self.ranks[rank[visit]]),
+            np.where(unknown, self.last_rank[row[visit]], self.ranks[rank[visit]]),
             ~unknown,
             kind,
             np.where(on_host, items.call[visit], items.name[visit]),
@@ -316,10 +317,10 @@ class _Gathered:
         segments = Segments.concat([segments, self._unknown(steps, paths[counts == 0])])
         return segments.take(np.argsort(segments.path, kind="stable"))
 
-    def _moments(
+    def _cuts_ns(
         self, row: Rows, way: Rows, items: PathItems
     ) -> tuple[Int64, npt.NDArray[np.int64]]:
-        """Return the times at which each item's path is cut, and the kinds.
+        """Return the times at which each item's path is cut, and the PathKind before each.
 
         Both are (v, boundaries), times descending. If the path leaves an item earlier, the
         remaining times equal its last one.
@@ -327,22 +328,22 @@ class _Gathered:
         has_before = items.before != NO_ID
         before = np.where(has_before, row - self._own(row) + items.before, 0)
         goes_on = way == _ON
-        moments = np.empty((len(row), _BOUNDARIES), np.int64)
+        cuts_ns = np.empty((len(row), _BOUNDARIES), np.int64)
         arrived_ns = np.where(goes_on, items.start_ns, self.arrived_ns[row])
-        moments[:, 0] = items.end_ns
-        moments[:, 1] = arrived_ns
-        moments[:, 2] = np.where(goes_on, items.launch_ns, arrived_ns)
-        moments[:, 3] = np.where(goes_on, items.asked_ns, arrived_ns)
-        moments[:, 4] = np.where(goes_on, items.host_ns, arrived_ns)
+        cuts_ns[:, 0] = items.end_ns
+        cuts_ns[:, 1] = arrived_ns
+        cuts_ns[:, 2] = np.where(goes_on, items.launch_ns, arrived_ns)
+        cuts_ns[:, 3] = np.where(goes_on, items.asked_ns, arrived_ns)
+        cuts_ns[:, 4] = np.where(goes_on, items.host_ns, arrived_ns)
         before_ns = np.where(has_before, self.items.end_ns[before], NO_TIME)
         since_ns = np.where(way == _NOT_PROFILED, self.group_before_ns[row], arrived_ns)
-        moments[:, 5] = np.where(goes_on, before_ns, since_ns)
+        cuts_ns[:, 5] = np.where(goes_on, before_ns, since_ns)
         kinds = np.empty((len(row), _BOUNDARIES), np.int64)
         kinds[:, 0] = PathKind.BETWEEN_TASKS
         kinds[:, 1] = items.kind
         kinds[:, 2:5] = [PathKind.LAUNCH, PathKind.QUEUED, PathKind.HOST]
         kinds[:, 5] = np.where(goes_on, PathKind.BETWEEN_TASKS, PathKind.NOT_PROFILED)
-        return moments, kinds
+        return cuts_ns, kinds
 
     def _own(self, row: Rows) -> Rows:
         rank = np.searchsorted(self.first, row, side="right") - 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from timeline.analysis.idle.host_calls import Calls, names_waiting_for_device, part_by_call
+from timeline.analysis.idle.host_calls import Calls, names_waiting_for_device, split_by_call
 from timeline.analysis.idle.launches import DeviceItems, device_items
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.distinct import are_first, distinct_values, matched_rows
@@ -86,7 +86,7 @@ class RankPath:
         """Return the items on another clock."""
         span_ns = self.span_ns
         if span_ns is not None:
-            span_ns = move.of_moment(span_ns[0]), move.of_moment(span_ns[1])
+            span_ns = move.of_time(span_ns[0]), move.of_time(span_ns[1])
         return replace(self, items=self.items.moved(move), span_ns=span_ns)
 
 
@@ -127,9 +127,9 @@ class _Ends:
         self._rows = rows[np.lexsort((rows, items.end_ns[rows]))]
         self._end_ns = items.end_ns[self._rows]
 
-    def before(self, moments_ns: Int64) -> Rows:
+    def before(self, times_ns: Int64) -> Rows:
         """Return the last item that has ended at each timestamp, NO_ID for none."""
-        at = np.searchsorted(self._end_ns, moments_ns, side="right") - 1
+        at = np.searchsorted(self._end_ns, times_ns, side="right") - 1
         return np.where(at >= 0, self._rows[np.maximum(at, 0)], NO_ID)
 
     def before_items(self, items: DeviceItems, rows: Rows) -> Rows:
@@ -144,11 +144,12 @@ class _Ends:
 
 
 def before_on_device(records: Records, items: DeviceItems) -> Rows:
-    """Return the item whose end let each item start on the device; NO_ID for none.
+    """Return the item whose end let each item start on the device, NO_ID for none.
 
-    That is the item before on the stream. After an event wait, or if a profile records none, and
-    for a communication op, it is the item that ended last on the device. items: from
-    `ordered_items`.
+    It is the previous item on the stream; but the item that ended last on the device after an event
+    wait, for a communication op, and for a late start if the profile records no event waits.
+
+    items: from `ordered_items`.
     """
     rows = np.arange(len(items))
     last = _Ends(items, rows).before_items(items, rows)
@@ -210,10 +211,10 @@ def item_collectives(records: Records, selected: Bool, items: DeviceItems) -> Co
 
 
 def waits_for_device(records: Records, items: DeviceItems) -> tuple[Rows, Rows]:
-    """Return the host calls that waited until an item had ended, and that item.
+    """Return the host calls that waited until an item had ended, by their ends, and that item.
 
-    In order of the ends of calls; of several items the last one that ended before the call did.
-    Calls that free memory of a GPU wait too, and then take their own time.
+    It is the last item that ended before the call did. Calls that free memory of a GPU wait too,
+    and then take time of their own.
     """
     host, strings = records.host, records.strings
     frees = [code for name in _FREES if (code := strings.find(name)) is not None]
@@ -278,16 +279,16 @@ def _path_items(records: Records, selected: Bool, items: DeviceItems, before: Ro
     )
 
 
-def _host_since(records: Records, items: DeviceItems, moments_ns: Int64) -> tuple[Int64, Rows]:
+def _host_since(records: Records, items: DeviceItems, times_ns: Int64) -> tuple[Int64, Rows]:
     """Return when the host last stopped waiting for the device, and for which item it waited.
 
     NO_TIME and NO_ID if it had not waited before.
     """
     calls, item = waits_for_device(records, items)
     if not len(calls):
-        return np.full(len(moments_ns), NO_TIME), np.full(len(moments_ns), NO_ID)
+        return np.full(len(times_ns), NO_TIME), np.full(len(times_ns), NO_ID)
     end_ns = records.host.end_ns[calls]
-    at = np.searchsorted(end_ns, moments_ns, side="right") - 1
+    at = np.searchsorted(end_ns, times_ns, side="right") - 1
     return np.where(at >= 0, end_ns[at], NO_TIME), np.where(at >= 0, item[at], NO_ID)
 
 
@@ -385,10 +386,10 @@ def longest_calls(
     order = np.lexsort((until_ns, stretch))
     asked_ns = until_ns[order]
     name, total_ns = np.full(len(order), NO_NAME, np.int32), np.zeros(len(order), np.int64)
-    # NO_ID, which is -1, picks the NO_NAME at the end.
+    # NO_ID is -1, so it selects the appended NO_NAME.
     named = np.append(names, np.int32(NO_NAME))
     before = _Taken.empty()
-    for window in part_by_call(calls, begins_ns, ends_ns):
+    for window in split_by_call(calls, begins_ns, ends_ns):
         parts = window.stretches
         if not len(parts):
             continue

@@ -81,15 +81,15 @@ class RankArrivals:
         return replace(self, ops=moved)
 
 
-class _Notes(ColumnTable):
-    """Notifies and transfers of ops: the op, the peer, and the interval."""
+class _PeerTasks(ColumnTable):
+    """HCCL tasks that notify a peer, wait for one or move data: the op, the peer, the interval."""
 
     op: Int64 = column(np.int64)
     peer: Int64 = column(np.int64)
     start_ns: Int64 = column(np.int64)
     end_ns: Int64 = column(np.int64)
 
-    def first(self, keys: tuple[Int64, ...]) -> _Notes:
+    def first(self, keys: tuple[Int64, ...]) -> _PeerTasks:
         """Return the first by start of the rows that are equal in the keys (n,)."""
         order = np.lexsort((self.start_ns, *keys))
         return self.take(order[are_first(*(key[order] for key in keys))])
@@ -109,7 +109,7 @@ def measure_arrivals(
         read_ranks: the ranks that are read.
         recorded: whether HCCL tasks were read.
     """
-    waits, records_of, moves, tasks, views = _notes(records, ops)
+    waits, sends, moves, tasks, views = _peer_tasks(records, ops)
     came = waits.first((waits.peer, waits.op))
     moved_ns = np.full(len(ops), np.iinfo(np.int64).max)
     np.minimum.at(moved_ns, moves.op, moves.end_ns)
@@ -122,7 +122,7 @@ def measure_arrivals(
         latest_peers(some.op, some.peer, some.end_ns, len(ops))
         for some in (waited.take(~is_read), waited.take(is_read))
     )
-    sent = records_of.first((records_of.peer, records_of.op))
+    sent = sends.first((sends.peer, sends.op))
     sent = sent.take(sent.start_ns <= moved_ns[sent.op])
     record_ns = np.full(len(ops), NO_TIME)
     np.maximum.at(record_ns, sent.op, sent.end_ns)
@@ -131,14 +131,14 @@ def measure_arrivals(
     return RankArrivals(arrivals, views, recorded)
 
 
-def _notes(
+def _peer_tasks(
     records: Records, ops: CommunicationOps
-) -> tuple[_Notes, _Notes, _Notes, Bool, dict[int, GroupView]]:
-    """Return waits, records and transfers of ops, a mask of ops with tasks, and group views."""
+) -> tuple[_PeerTasks, _PeerTasks, _PeerTasks, Bool, dict[int, GroupView]]:
+    """Return waits, notifies and transfers of ops, a mask of ops with tasks, and group views."""
     planes, strings = records.planes, records.strings
     waiting, sending = (strings.find(name) for name in (_WAIT, _RECORD))
     ops_of_group = dict(rows_by_value(ops.group))
-    notes: list[list[_Notes]] = [[], [], []]
+    peer_tasks: list[list[_PeerTasks]] = [[], [], []]
     tasks = np.zeros(len(ops), np.bool_)
     owns: dict[int, set[int]] = {}
     talked: dict[int, set[int]] = {}
@@ -149,10 +149,10 @@ def _notes(
         has_peer = (part.target_rank != NO_ID) & (part.target_rank != part.source_rank) & (op >= 0)
         waits, sends = part.name == waiting, part.name == sending
         moves = (part.size_bytes > 0) & ~waits & ~sends
-        for into, chosen in zip(notes, (waits, sends, moves), strict=True):
+        for into, chosen in zip(peer_tasks, (waits, sends, moves), strict=True):
             rows = np.flatnonzero(has_peer & chosen)
             columns = (op, part.target_rank, part.start_ns, part.end_ns)
-            into.append(_Notes(*(values[rows] for values in columns)))
+            into.append(_PeerTasks(*(values[rows] for values in columns)))
         with_peer = np.flatnonzero(has_peer)
         for label, at in rows_by_value(part.group[with_peer]):
             rows = with_peer[at]
@@ -166,7 +166,7 @@ def _notes(
         )
         for label, group in find_groups(records).items()
     }
-    waited, sent, moved = (_Notes.concat(parts) for parts in notes)
+    waited, sent, moved = (_PeerTasks.concat(parts) for parts in peer_tasks)
     return waited, sent, moved, tasks, views
 
 
@@ -278,11 +278,11 @@ def rank_collectives(
 ) -> RankCollectives:
     """Return the collectives of a rank.
 
-    Ranks name an op alike: HCCL numbers ops within their group
+    An op has the same name on all ranks: HCCL numbers ops within their group
     (`hcom_allReduce__GROUP_INDEX_ITERATION`), and a graph has the same names on every rank. So an
     op is identified by its name without its stream, its group if the source has the group's own
     name, its step, and its turn among the ops of that name in the step. Labels of groups ("Group
-    0") differ between ranks. Ops whose names state only what they do get no key yet.
+    0") differ between ranks. Ops whose names only state their kind get no key yet.
 
     Args:
         records: all of the profile.

@@ -1,4 +1,4 @@
-"""Members of the groups of ranks that run collectives, and ranks inside groups as global ranks."""
+"""Members of the groups of ranks that run collectives, and global ranks of their members."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _LAST_DIGITS = 1000
 
 @dataclass(frozen=True)
 class RankGroup:
-    """Knowledge of a rank about a group: its name in the program, its members and its size.
+    """Facts that a rank records about a group: its name in the program, its members and its size.
 
     members: global ranks, ascending; empty if unknown. size: 0 if unknown. most: the size of the
     run, which no group exceeds; 0 if unknown.
@@ -121,7 +121,7 @@ def find_groups(records: Records) -> dict[int, RankGroup]:
 
 
 def unknown_groups(records: Records, groups: Codes) -> Codes:
-    """Return the groups with unknown members, whose ranks are numbers inside them.
+    """Return the groups with unknown members, whose ranks are numbered within the group.
 
     groups: codes of labels, or of the numbers that CANN derives from the names.
     """
@@ -139,9 +139,9 @@ def unknown_groups(records: Records, groups: Codes) -> Codes:
 def with_global_ranks(records: Records) -> Records:
     """Return records whose HCCL tasks and links use global ranks.
 
-    Sources give the number inside the group, which is the place among its members in ascending
-    order (msprof-analyze reads it so). If members are unknown the number stays: in a group of all
-    ranks it is the same. Groups that the program names get that name after their label.
+    Sources give the number within the group, which is the position among its members in ascending
+    order (msprof-analyze assumes the same). If members are unknown the number stays: in a group of
+    all ranks it is the global rank. The program's name of a group is appended to its label.
     """
     if not len(records.members):
         return records
@@ -179,7 +179,7 @@ def _with_ranks(records: Records, groups: Mapping[int, RankGroup]) -> Records:
 
 
 def _global(group: Codes, ranks: Int64, members: Mapping[int, Int64]) -> Int64:
-    """Convert ranks inside groups to global ranks; ranks of no member stay."""
+    """Convert ranks within groups to global ranks; numbers without a member stay."""
     global_ranks = ranks.copy()
     for label, positions in rows_by_value(group, np.array(sorted(members), group.dtype)):
         of_group = members[label]

@@ -152,8 +152,8 @@ def measure_waiting(
 ) -> Waiting:
     """Compare the arrivals at every selected collective.
 
-    No rank leaves a collective before the last has arrived; this distinguishes an op from another
-    that only looks like it.
+    No rank leaves a collective before the last has arrived. Ops with equal keys that contradict
+    this are not one op.
 
     Args:
         ranks: on one clock.
@@ -300,9 +300,9 @@ _COMPARED = (_Party.SHARED, _Party.UNMATCHED, _Party.ALONE, _Party.UNKNOWN, _Par
 
 
 def _basis(ops: Collectives, rank: Int64, party: Int64, compared: int) -> Basis:
-    """Return how much of communication was compared.
+    """Return the share of communication that was compared.
 
-    Among ops not compared, a group counts as many collectives as the rank that has most of them.
+    Among ops that were not compared, a group counts as many collectives as its rank with most ops.
     """
     took_ns = ops.end_ns - ops.start_ns
     rest = np.isin(party, _COMPARED[1:])

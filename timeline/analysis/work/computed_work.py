@@ -208,13 +208,13 @@ class _HeldValues:
         before = np.concatenate([[0.0], np.cumsum(value[:-1] * np.diff(time_ns))])
         return cls(time_ns, value, before)
 
-    def sum(self, moments_ns: Int64) -> Float64:
+    def sum(self, times_ns: Int64) -> Float64:
         """Return the integral of value over ns up to each timestamp.
 
         Before the first sample its value holds.
         """
-        at = np.maximum(np.searchsorted(self.time_ns, moments_ns, side="right") - 1, 0)
-        return self.before[at] + self.value[at] * (moments_ns - self.time_ns[at])
+        at = np.maximum(np.searchsorted(self.time_ns, times_ns, side="right") - 1, 0)
+        return self.before[at] + self.value[at] * (times_ns - self.time_ns[at])
 
 
 NOTABLE = 0.02
@@ -302,7 +302,7 @@ def computing_causes(works: Sequence[RankWork]) -> ComputingFigures:
         (ComputingCause.SHAPES, _classes([work.types_digest for work in works])),
         (ComputingCause.WORK, np.zeros(len(works), np.int64)),
     ]
-    waiting = computes = np.flatnonzero(measured.mean_ns > 0)
+    remaining = computes = np.flatnonzero(measured.mean_ns > 0)
     rows = [
         {"computing_ns": own_ns, "frequency_mhz": own_mhz}
         for own_ns, own_mhz in zip(measured.mean_ns, measured.frequency_mhz, strict=True)
@@ -311,16 +311,16 @@ def computing_causes(works: Sequence[RankWork]) -> ComputingFigures:
         members = computes[np.argsort(classes[computes], kind="stable")]
         bounds = np.flatnonzero(np.diff(classes[members])) + 1
         for ranks in np.split(members, bounds):
-            asked = ranks[np.isin(ranks, waiting)]
-            if len(ranks) < 2 or not len(asked):
+            uncompared = ranks[np.isin(ranks, remaining)]
+            if len(ranks) < 2 or not len(uncompared):
                 continue
             middle = measured.median(ranks)
-            for rank in asked.tolist():
+            for rank in uncompared.tolist():
                 # With two ranks each is the other's peer; their median would lie between them.
                 peers = middle if len(ranks) > 2 else measured.median(ranks[ranks != rank])
                 rows[rank] |= _compared(measured, rank, peers, otherwise)
                 rows[rank]["peers"] = len(ranks) - 1
-            waiting = np.setdiff1d(waiting, asked)
+            remaining = np.setdiff1d(remaining, uncompared)
     tables = [ComputingCauses.of(1, {name: [value] for name, value in row.items()}) for row in rows]
     return ComputingFigures(tuple(strings), ComputingCauses.concat(tables))
 

@@ -41,13 +41,13 @@ class CallKind(enum.IntEnum):
     """Kind of a framework call."""
 
     NONE = 0
-    """A Python function, a queue, or not a framework call; says nothing about work."""
+    """A Python function, a queue, or not a framework call; it does not describe work."""
     OPERATOR = 1
     MODULE = 2
     ANNOTATION = 3
     STEP = 4
     OPERATOR_OR_ANNOTATION = 5
-    """A name that both may have: an annotation contains operators and is in none."""
+    """A name that either may have; an annotation contains operators and is in no operator."""
 
 
 class FrameworkCalls:
@@ -70,7 +70,7 @@ class FrameworkCalls:
         self.backward: Bool = backward
         """By code: whether it is a name of backward work of autograd."""
         self.forward: Bool = forward
-        """By code: whether the name of a module or annotation says that it runs forward."""
+        """By code: whether the name of a module or annotation indicates that it runs forward."""
 
     def kinds(self, layer: Codes, name: Codes) -> npt.NDArray[np.int8]:
         """Return the CallKind of calls."""
@@ -146,9 +146,9 @@ class CallTree(Columnar):
     def __len__(self) -> int:
         return len(self.row)
 
-    def open_at(self, moments_ns: Int64) -> Rows:
+    def open_at(self, times_ns: Int64) -> Rows:
         """Return the call that began last among those open at each timestamp, NO_CALL for none."""
-        return latest_open(self.start_ns, self.end_ns, moments_ns)
+        return latest_open(self.start_ns, self.end_ns, times_ns)
 
     @cached_property
     def place_of_row(self) -> tuple[Rows, Rows]:

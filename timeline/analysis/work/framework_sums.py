@@ -148,8 +148,8 @@ def _operators(records: Records) -> Rows:
 class _Kernels:
     """Kernels launched by operators, (k,).
 
-    place: place of the operator, NO_CALL if none asked. asked_ns: when it was asked for. length_ns:
-    duration.
+    place: place of the operator, NO_CALL if there is none. asked_ns: timestamp of the launch, or of
+    the framework's request for it. length_ns: duration.
     """
 
     place: Rows
@@ -246,22 +246,22 @@ def _shown(records: Records, operators: CallTree, kernels: Int64, most: int) -> 
     shown = np.flatnonzero((outermost & ~steps) | inside)
     has_children = np.zeros(len(operators), np.bool_)
     has_children[operators.parent[operators.parent != NO_CALL]] = True
-    gives_way = has_children & (kernels > most) & (most > 0)
-    if not gives_way.any():
+    is_split = has_children & (kernels > most) & (most > 0)
+    if not is_split.any():
         return shown
     child = np.flatnonzero(operators.parent != NO_CALL)
-    child = child[gives_way[operators.parent[child]]]
-    stays = [shown[~gives_way[shown]]]
-    asked = shown[gives_way[shown]]
+    child = child[is_split[operators.parent[child]]]
+    kept = [shown[~is_split[shown]]]
+    to_split = shown[is_split[shown]]
     # All children of a level are looked up at once, so rounds equal the nesting depth.
     by_parent = child[np.argsort(operators.parent[child], kind="stable")]
     parents = operators.parent[by_parent]
-    while len(asked):
-        first, stop = (np.searchsorted(parents, asked, side=side) for side in ("left", "right"))
+    while len(to_split):
+        first, stop = (np.searchsorted(parents, to_split, side=side) for side in ("left", "right"))
         inner = by_parent[rows_of_runs(first, stop - first)]
-        stays.append(inner[~gives_way[inner]])
-        asked = ascending(inner[gives_way[inner]])
-    return ascending(np.concatenate(stays))
+        kept.append(inner[~is_split[inner]])
+        to_split = ascending(inner[is_split[inner]])
+    return ascending(np.concatenate(kept))
 
 
 def _steps(records: Records, operators: CallTree) -> Int64:
@@ -281,11 +281,11 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
     Allocations that CANN makes while its queue is emptied belong to the operator that filled it.
     """
     allocations, pool = records.allocations, records.strings
-    moments_ns = allocations.start_ns.copy()
+    times_ns = allocations.start_ns.copy()
     queued = [code for code in distinct(allocations.name).tolist() if _QUEUED in pool[code]]
     late = np.flatnonzero(np.isin(allocations.name, queued))
-    moments_ns[late] = _enqueued_ns(records, moments_ns[late])
-    place = operators.open_at(moments_ns)
+    times_ns[late] = _enqueued_ns(records, times_ns[late])
+    place = operators.open_at(times_ns)
     known = place != NO_CALL
     released = allocations.end_ns != NO_TIME
     held_ns = np.where(released, allocations.end_ns - allocations.start_ns, 0)
@@ -295,16 +295,16 @@ def _allocated(records: Records, operators: CallTree) -> tuple[Int64, Int64]:
     )
 
 
-def _enqueued_ns(records: Records, moments_ns: Int64) -> Int64:
-    """Return when each item leaving the queue was enqueued, _BEFORE_ALL for none."""
+def _enqueued_ns(records: Records, times_ns: Int64) -> Int64:
+    """Return when the work dequeued at each timestamp was enqueued, _BEFORE_ALL for none."""
     host = records.host
     put, taken = records.arrows(TASK_QUEUE, FlowEnd.HOST)
     leaving = _tree(host, taken)
-    place = leaving.open_at(moments_ns)
-    # A row of the queue is the end of one arrow.
+    place = leaving.open_at(times_ns)
+    # Each dequeuing call is the end of a single arrow.
     order = np.argsort(taken)
     ends, starts = taken[order], put[order]
-    enqueued_ns = np.full(len(moments_ns), _BEFORE_ALL)
+    enqueued_ns = np.full(len(times_ns), _BEFORE_ALL)
     known = np.flatnonzero(place != NO_CALL)
     enqueued_ns[known] = host.start_ns[starts[np.searchsorted(ends, leaving.row[place[known]])]]
     return enqueued_ns
@@ -382,12 +382,12 @@ def _backward_paths(records: Records, operators: CallTree, modules: CallTree, pa
     module = modules.open_at(records.host.start_ns[forward])
     place = operators.open_at(records.host.start_ns[backward])
     known = (module != NO_CALL) & (place != NO_CALL)
-    label[_worked_out(records, operators, place[known])] = path[module[known]]
+    label[_called_by_engine(records, operators, place[known])] = path[module[known]]
     return operators.inherited(label, _NO_LABEL)
 
 
-def _worked_out(records: Records, operators: CallTree, place: Rows) -> Rows:
-    """Return each operator, or the operator that the engine calls there, which begins next."""
+def _called_by_engine(records: Records, operators: CallTree, place: Rows) -> Rows:
+    """Return the operator that each call of autograd's engine calls; other operators stay."""
     pool = records.strings
     names = np.append(records.host.name[operators.row], np.int32(NO_NAME))
     called = pool.translate(names[place], pool, launch_name)

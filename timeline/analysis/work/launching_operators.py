@@ -149,16 +149,16 @@ def _names(records: Records, rows: Int64) -> Codes:
 def _with_forward(
     chains: CallChains, forward_rows: Int64, forward_paths: Int64, paths: ModulePaths
 ) -> Int64:
-    """Return the path of each item, or of its forward call if its own has no more than a step."""
+    """Return the path of each item, or that of its forward call if its own names no module."""
     path = chains.path.copy()
-    poor = (path == NO_PATH) | np.array(paths.is_step)[path]
-    asked = np.flatnonzero(poor & (chains.paired != NO_ID))
-    path[asked] = forward_paths[np.searchsorted(forward_rows, chains.paired[asked])]
+    without_module = (path == NO_PATH) | np.array(paths.is_step)[path]
+    rows = np.flatnonzero(without_module & (chains.paired != NO_ID))
+    path[rows] = forward_paths[np.searchsorted(forward_rows, chains.paired[rows])]
     return path
 
 
 def _phases(chains: CallChains) -> Int64:
-    """Return the phase of each; UNKNOWN for all if forward and backward cannot be distinguished."""
+    """Return the phase of each item, UNKNOWN unless forward and backward can be distinguished."""
     if not (chains.backward.any() and (chains.forward & ~chains.backward).any()):
         return np.full(len(chains), Phase.UNKNOWN, np.int64)
     forward = np.where(chains.forward, Phase.FORWARD, Phase.OTHER)
@@ -372,9 +372,9 @@ def find_chains(
     """
     host = records.host
     calls = FrameworkCalls(host, records.strings)
-    calls_around, kinds = _telling_calls(host, calls.kinds)
+    calls_around, kinds = _framework_rows(host, calls.kinds)
     if not (kinds == CallKind.OPERATOR).any():
-        calls_around, kinds = _telling_calls(host, calls.library_kinds)
+        calls_around, kinds = _framework_rows(host, calls.library_kinds)
     forward_of = np.full(len(host), NO_ID)
     forward_of[pairs[1]] = pairs[0]
     has_gradient = np.zeros(len(host), np.bool_)
@@ -391,7 +391,7 @@ def find_chains(
     return CallChains(**columns)
 
 
-def _telling_calls(
+def _framework_rows(
     host: HostEvents, kinds_of: Callable[[Codes, Codes], npt.NDArray[np.int8]]
 ) -> tuple[Rows, Int64]:
     """Return the host rows that are operators, modules or annotations, and the kind of each."""
@@ -436,7 +436,7 @@ class _Lane:
     ) -> CallChains:
         """Return the calls around each call, including itself, outermost first."""
         count = len(self.tree)
-        # The last place stands for "nothing around", so that index -1 reads it.
+        # The last element holds the values without an enclosing call; index -1 selects it.
         inner, outer, paired = (np.full(count + 1, NO_ID) for _ in range(3))
         path = np.full(count + 1, NO_PATH)
         backward, forward = np.zeros((2, count + 1), np.bool_)
@@ -472,7 +472,7 @@ def _middle_ns(host: HostEvents, rows: Int64) -> Int64:
     return host.start_ns[rows] + (host.end_ns[rows] - host.start_ns[rows]) // 2
 
 
-def _number_inside(moments_ns: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
+def _number_inside(times_ns: Int64, start_ns: Int64, end_ns: Int64) -> Int64:
     """Return the number of timestamps, given in order, in each interval."""
-    count: Int64 = np.searchsorted(moments_ns, end_ns) - np.searchsorted(moments_ns, start_ns)
+    count: Int64 = np.searchsorted(times_ns, end_ns) - np.searchsorted(times_ns, start_ns)
     return count

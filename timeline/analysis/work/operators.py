@@ -43,7 +43,7 @@ from timeline.records.task_kinds import collective_kind
 HOST_CORE = "host"
 """Core of operators recorded only on the host."""
 LONGEST_OPS = 20
-"""Number of communication ops listed individually."""
+"""Number of communication ops listed one by one."""
 
 
 MOST_UNASKED_WORK = 50_000
@@ -99,7 +99,7 @@ class OperatorFigures:
     strings: tuple[str, ...] = ("",)
     times: OperatorTimes = field(default_factory=OperatorTimes.empty)
     longest: LongestOps = field(default_factory=LongestOps.empty)
-    tells_waits: bool = False
+    has_waits: bool = False
     """True if gaps before kernels were measured."""
     lengths: OperatorLengths = field(default_factory=OperatorLengths.empty)
     kernels: KernelTotals = field(default_factory=KernelTotals)
@@ -114,7 +114,11 @@ class OperatorFigures:
 
 @dataclass(frozen=True)
 class TaskTypes:
-    """Types and cores of tasks, as codes of other strings, by the codes of their columns."""
+    """Types and cores of tasks, translated to codes of another string pool.
+
+    given, derived, core: the new code for each code of the columns op_type, name and task_type;
+    derived is the type that a task's name implies.
+    """
 
     given: Codes
     derived: Codes
@@ -122,7 +126,7 @@ class TaskTypes:
 
     @classmethod
     def of(cls, records: Records, strings: StringPool) -> TaskTypes:
-        """Return the types of the tasks that compute, read in chunks."""
+        """Return the types of computing tasks, which are read in chunks."""
         tasks, pool = records.tasks, records.strings
         types, names, cores = np.zeros((3, len(pool)), np.bool_)
         for rows in computing_rows(tasks):
@@ -136,7 +140,7 @@ class TaskTypes:
         )
 
     def at(self, tasks: Tasks, rows: Rows) -> tuple[Codes, Codes]:
-        """Return the type and the core of computing tasks."""
+        """Return the type and the core of the computing tasks in some rows."""
         cores = self.core[tasks.task_type[rows]]
         given, derived = self.given[tasks.op_type[rows]], self.derived[tasks.name[rows]]
         return _first_given(given, derived, cores), cores
@@ -154,10 +158,10 @@ def operator_figures(
     """Return the time of each type of operator, or of each operator by name.
 
     iterations: (ops,) step of each communication op, NO_ID for none. most_names: maximum number of
-    operators, and of communication ops, with rows of their own, longest first; the others of a type
-    share a row without a name. most_lengths: maximum number of single durations; if there are more,
-    none are returned. waits: gaps before kernels, if measured. peak_flop_per_s: of the device, 0 if
-    the user does not give it.
+    operators, and of communication ops, with rows of their own, longest first; the others share a
+    row without a name per type. most_lengths: maximum number of single durations; if there are
+    more, none are returned. waits: gaps before kernels, if measured.
+    peak_flop_per_s: of the device, 0 if the user does not give it.
     """
     strings = StringPool()
     with_lengths = int(records.tasks.compute.sum()) + len(records.ops) <= most_lengths
@@ -177,7 +181,7 @@ def operator_figures(
 
 
 def host_operators(records: Records) -> OperatorFigures:
-    """Return the host time of the framework's operators, without the operators they called."""
+    """Return the host time of the framework's operators, excluding the operators they call."""
     host, strings = records.host, StringPool()
     kinds = FrameworkCalls(host, records.strings).kinds(host.layer, host.name)
     rows = np.flatnonzero((kinds == CallKind.OPERATOR) & (host.end_ns > host.start_ns))
@@ -208,7 +212,12 @@ def _computing(
     lengths: bool,
     peak_flop_per_s: int,
 ) -> tuple[OperatorTimes, list[OperatorLengths], _Measured]:
-    """Return the operators that compute, read in chunks."""
+    """Return the times of computing operators, and the durations of their runs if requested.
+
+    The third item holds what was measured of them beyond that.
+
+    The tasks are read in chunks.
+    """
     tasks, pool = records.tasks, records.strings
     used, shapes = np.zeros((2, len(pool)), np.bool_)
     name_ns = np.zeros(len(pool), np.int64)
@@ -301,7 +310,10 @@ def _first_given(*columns: Codes) -> Codes:
 def _translation(
     strings: StringPool, pool: StringPool, used: Bool, meaning: Callable[[str], str] = str
 ) -> Codes:
-    """Return the codes of used strings of a pool among other strings, by their code in the pool."""
+    """Return the code in `strings` for each code of a pool; 0 for strings that are not used.
+
+    meaning: maps each string to the one that is stored.
+    """
     table = np.zeros(len(pool), np.int32)
     table[used] = strings.translate(np.flatnonzero(used).astype(np.int32), pool, meaning)
     return table
@@ -363,9 +375,9 @@ def _longest(
 
 @dataclass(frozen=True)
 class KernelWaits:
-    """Gap before each kernel in which no earlier work ran, in ns.
+    """Gaps in ns between each kernel and the one before it.
 
-    tasks: (tasks,), 0 for those that do not compute. ops: (ops,).
+    tasks: (tasks,), 0 for tasks that do not compute. ops: (ops,), of communication ops.
     """
 
     tasks: Int64
@@ -376,11 +388,11 @@ def kernel_waits(records: Records, membership: Membership | None = None) -> Kern
     """Return the gap from the end of the previous kernel to the start of each, at least 0.
 
     Kernels are computing tasks and communication ops, in order of start. This is Wait Time in
-    CANN's kernel_details.csv and op_summary.csv: 0 for the first, and the previous kernel is the
-    one that began before, even if an earlier one still runs.
+    CANN's kernel_details.csv and op_summary.csv: it is 0 for the first kernel, and the previous
+    kernel is the last to start before, even if an earlier one still runs.
 
     membership: given if only some steps are selected. The first kernel of a step then has no
-    predecessor, since the work in between is not known.
+    predecessor, since the work between the selected steps is unknown.
     """
     computing = np.flatnonzero(records.tasks.compute)
     start_ns = np.concatenate([records.tasks.start_ns[computing], records.ops.start_ns])
@@ -410,8 +422,8 @@ class OperatorSteps:
     def limited(self, most: int) -> OperatorSteps:
         """Limit the number of rows.
 
-        The types with the least time share a row per step, and single operators and kernels are
-        dropped if there is no room for all of them.
+        The types with the least time share a row per step. Single operators and kernels are
+        dropped unless there is room for all of them.
         """
         return replace(self, runs=_limited(self.runs, most))
 
@@ -419,22 +431,22 @@ class OperatorSteps:
 def operator_steps(
     records: Records,
     membership: Membership,
-    told: ProfilerTables,
+    selected: ProfilerTables,
     *,
     most: int,
     names: bool = False,
 ) -> OperatorSteps:
     """Return the runs of operators by step and type.
 
-    They come from the profiler's tables if there are any, else from all tasks.
+    They are those of the profiler's tables if it wrote any, else sums of all tasks.
 
-    membership: the steps of the tasks and communication ops; those in no step are left out. told:
-    the selected small tables of the records. most: maximum number of rows; the types with the least
-    time then share one. names: whether tasks also get rows per operator and shapes, besides those
-    of types.
+    membership: the steps of the tasks and communication ops; work outside steps is left out.
+    selected: the profiler's tables, limited to the selection. most: maximum number of rows; the
+    types with the least time share one beyond. names: whether to add rows per operator and shapes
+    to the rows per type of task.
     """
     if len(records.profiler_tables.of(OperatorRuns)):
-        return OperatorSteps(tuple(told.strings), told.of(OperatorRuns)).limited(most)
+        return OperatorSteps(tuple(selected.strings), selected.of(OperatorRuns)).limited(most)
     strings = StringPool()
     levels = (RunLevel.TYPE, RunLevel.NAME) if names else (RunLevel.TYPE,)
     runs = OperatorRuns.concat(_runs_of(records, membership, strings, level) for level in levels)
@@ -444,7 +456,10 @@ def operator_steps(
 def _runs_of(
     records: Records, membership: Membership, strings: StringPool, level: RunLevel
 ) -> OperatorRuns:
-    """Return the runs in steps by type, or by name too; steps of several graphs are merged."""
+    """Return the runs within steps by type, or by type and name.
+
+    Steps of several graphs with the same number are merged.
+    """
     tasks, ops, pool = records.tasks, records.ops, records.strings
     types, parts = TaskTypes.of(records, strings), list[OperatorRuns]()
 
@@ -490,7 +505,7 @@ def _with_rest(types: OperatorRuns, most: int) -> OperatorRuns:
     total_ns = np.where(types.rest[groups.first], -1, groups.sum(types.total_ns))
     kept = np.argsort(-total_ns, kind="stable")[: max(0, most // len(steps) - 1)]
     rest = types.rest | ~np.isin(groups.group, kept)
-    # With more steps than allowed rows, the last ones share the last row, which has no step.
+    # If there are more steps than rows allowed, the last steps share one row without a number.
     named = ~rest | np.isin(types.step, steps[: most - 1] if len(steps) > most else steps)
     nothing = np.int32(NO_NAME)
     return _joined(
@@ -506,10 +521,10 @@ def _with_rest(types: OperatorRuns, most: int) -> OperatorRuns:
 
 @dataclass(frozen=True)
 class TaskFlops(Columnar):
-    """Operations by the name of a task: each column has a value for each code of a StringPool.
+    """Floating-point operations of tasks, with one value per code of a name in a StringPool.
 
-    flop and flop_per_s are sums over all units, NO_ID if the profiler has none. The shares of the
-    peak are from 0 to 1: of the operator, or of each unit if they are separate.
+    flop and flop_per_s are sums over all units, NO_ID if the profiler has none. The utilizations
+    are shares of the peak, 0 to 1: of the operator, and of each unit if units are separate.
     """
 
     flop: Int64
@@ -520,12 +535,12 @@ class TaskFlops(Columnar):
 
 
 def task_flops(records: Records) -> TaskFlops | None:
-    """Return the operations of a rank's tasks by name, from its files; None if there are none."""
-    table, named = records.profiler_tables.of(FlopRows), records.profiler_tables.strings
+    """Return the operations of a rank's tasks by name, None if its profiler's files have none."""
+    table, names = records.profiler_tables.of(FlopRows), records.profiler_tables.strings
     table = table.take(table.level == FlopLevel.OPERATOR)
     if not len(table):
         return None
-    codes = [records.strings.find(named[code]) for code in table.name.tolist()]
+    codes = [records.strings.find(names[code]) for code in table.name.tolist()]
     code = np.array([NO_NAME if one is None else one for one in codes], np.int64)
     table, code = table.take(code != NO_NAME), code[code != NO_NAME]
     if not len(table):
@@ -545,7 +560,7 @@ def task_flops(records: Records) -> TaskFlops | None:
 
 
 def _sum_by_code(code: Int64, values: Int64, count: int) -> Int64:
-    """Return the sum over the units of each name, NO_ID if there is none."""
+    """Return the sum of the given values of each code, NO_ID for a code without values."""
     given = values != NO_ID
     has_value = np.zeros(count, np.bool_)
     has_value[code[given]] = True

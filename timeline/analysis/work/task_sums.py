@@ -93,7 +93,7 @@ def _summed(
 
 
 def _op_names(records: Records) -> Codes:
-    """Return the op name of each HCCL task, from the op of its group running then if not given."""
+    """Return the op name of each HCCL task: as given, else of the op of its group running then."""
     planes, ops = records.planes, records.ops
     names = planes.op.copy()
     without = np.flatnonzero(names == NO_NAME)
@@ -104,8 +104,8 @@ def _op_names(records: Records) -> Codes:
 class LinkTimes(ColumnTable):
     """Sums of tasks that move data, one row per link: source, target and kind of link.
 
-    count: 0 if only sums are known. group: group that the ranks are numbers of, if there are
-    several of unknown members; NO_NAME if ranks are global.
+    count: 0 if only sums are known. group: group within which ranks are numbered, if there are
+    several groups with unknown members; NO_NAME if ranks are global.
     """
 
     source_rank: Int64 = column(np.int64)
@@ -121,8 +121,8 @@ class LinkTimes(ColumnTable):
 class RankLinks:
     """Links used by one rank; codes are positions in `strings`.
 
-    in_groups: whether ranks are numbers inside unnamed groups. If so, equal links of several ranks
-    are not the same link, and a link may lead from a rank to itself.
+    in_groups: whether ranks are numbered within unnamed groups. If so, equal numbers on several
+    ranks do not mean the same link, and a link may seem to lead from a rank to itself.
     """
 
     strings: tuple[str, ...] = ("",)
@@ -165,7 +165,7 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
     links, strings = records.vendor_links, StringPool()
     if steps is not None:
         links = links.take(np.isin(links.step, np.fromiter(steps, np.int64)))
-    apart = _apart(unknown_groups(records, links.group), links.group)
+    group = _ambiguous_groups(unknown_groups(records, links.group), links.group)
     times = LinkTimes(
         links.source_rank,
         links.target_rank,
@@ -173,7 +173,7 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
         np.zeros(len(links), np.int64),
         links.size_bytes,
         links.total_ns,
-        strings.translate(apart, records.strings),
+        strings.translate(group, records.strings),
     )
     return RankLinks(tuple(strings), _sum_links(times))
 
@@ -202,14 +202,16 @@ def _of_tasks(records: Records) -> RankLinks:
                     np.ones(len(rows), np.int64),
                     planes.size_bytes[rows],
                     planes.end_ns[rows] - planes.start_ns[rows],
-                    strings.translate(_apart(unknown, planes.group[rows]), records.strings),
+                    strings.translate(
+                        _ambiguous_groups(unknown, planes.group[rows]), records.strings
+                    ),
                 )
             )
         )
     return RankLinks(tuple(strings), _sum_links(LinkTimes.concat(parts)))
 
 
-def _apart(unknown: Codes, group: Codes) -> Codes:
+def _ambiguous_groups(unknown: Codes, group: Codes) -> Codes:
     """Return the group of each row if there are several groups of unknown members, else NO_NAME."""
     return np.where(np.isin(group, unknown) & (len(unknown) > 1), group, np.int32(NO_NAME))
 

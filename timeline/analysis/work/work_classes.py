@@ -85,11 +85,12 @@ The first match counts; everything else is vector.
 """
 
 
-def tells_vector(*runs: Iterable[str]) -> bool:
+def distinguish_vector(*runs: Iterable[str]) -> bool:
     """Return whether the task types of all runs distinguish vector from cube cores in the same way.
 
-    Traces call both AI_CORE, as do chips on which one core does both; GPUs have neither. Databases
-    of level 0 use the runtime's KERNEL_AICORE for tasks that others split into AI_CORE and MIX_AIV.
+    runs: the task types of each run. Traces call both cores AI_CORE, as do chips on which one core
+    does both; GPUs have neither. Databases of level 0 use the runtime's KERNEL_AICORE for tasks
+    that others split into AI_CORE and MIX_AIV.
     """
     by_runtime = set()
     for cores in map(frozenset, runs):
@@ -101,7 +102,7 @@ def tells_vector(*runs: Iterable[str]) -> bool:
     return len(by_runtime) < 2
 
 
-def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
+def computing_class(kind: str, name: str, core: str, *, vector_known: bool) -> str:
     """Return the class of an operator, one of `CLASSES`.
 
     Types decide as in the overall table of msprof-analyze compare: FlashAttention*,
@@ -115,12 +116,12 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
         kind: the type.
         name: of the operator; used only for kernels of GPUs.
         core: the task type.
-        told: whether cube and vector are distinguished; see `tells_vector`.
+        vector_known: whether cube and vector are distinguished; see `distinguish_vector`.
     """
     lower, unit = kind.lower(), unit_of(core)
     if core.lower() in GPU_KERNEL_TYPES:
         gpu_class = _named_gpu_class(kind) or gpu_kernel_class(name)
-        return EITHER if gpu_class == VECTOR and not told else gpu_class
+        return EITHER if gpu_class == VECTOR and not vector_known else gpu_class
     if "flashattention" in lower:
         return FLASH_ATTENTION
     if "pagedattention" in lower:
@@ -136,9 +137,9 @@ def computing_class(kind: str, name: str, core: str, *, told: bool) -> str:
     if lower.startswith("tensormove"):
         return MOVES
     if unit is Unit.CUBE:
-        return OTHER_CUBE if told else EITHER
+        return OTHER_CUBE if vector_known else EITHER
     if unit in (Unit.VECTOR, Unit.MIXED_VECTOR):
-        return VECTOR if told else EITHER
+        return VECTOR if vector_known else EITHER
     return OTHER
 
 
@@ -231,7 +232,8 @@ _OF_BACKWARD = {
     WorkClass.FORWARD_ATTENTION: WorkClass.BACKWARD_ATTENTION,
     WorkClass.FORWARD_CONVOLUTION: WorkClass.BACKWARD_CONVOLUTION,
 }
-_NOT_TOLD = frozenset({"", "N/A"})
+_NO_TYPE = frozenset({"", "N/A"})
+"""Types of tasks that stand for no type."""
 _LCCL_KERNEL = "kernel_aivec"
 """Name of LCCL kernels, which have none of their own."""
 _EVENT_WAITS = frozenset({"EVENT_WAIT_SQE", "EVENT_WAIT"})
@@ -266,15 +268,15 @@ def with_work_classes(records: Records) -> Records:
     by_kernel[computing] = _classes_by_kernel(records, computing)
     by_launch = by_kernel.copy()
     calls = _LaunchingCalls.of(records)
-    moments_ns = _launch_moments_ns(records)[computing]
-    if calls is None or not (moments_ns != NO_TIME).any():
+    requested_ns = _requested_ns(records)[computing]
+    if calls is None or not (requested_ns != NO_TIME).any():
         by_launch[computing] = WorkClass.UNKNOWN
     else:
         is_fixed = np.isin(by_kernel[computing], (WorkClass.SDMA, WorkClass.PAGED_ATTENTION))
-        asking = np.flatnonzero((moments_ns != NO_TIME) & ~is_fixed)
-        classes = calls.classes_at(moments_ns[asking])
-        by_launch[computing[asking]] = np.where(
-            classes == WorkClass.UNKNOWN, by_kernel[computing[asking]], classes
+        rows = np.flatnonzero((requested_ns != NO_TIME) & ~is_fixed)
+        classes = calls.classes_at(requested_ns[rows])
+        by_launch[computing[rows]] = np.where(
+            classes == WorkClass.UNKNOWN, by_kernel[computing[rows]], classes
         )
         by_launch[_copies_of_computing(records)] = WorkClass.SDMA
     lccl = _lccl_tasks(records)
@@ -334,11 +336,11 @@ def _classes_by_kernel(records: Records, rows: Rows) -> Classes:
     if not on_gpu:
         by_type = _by_code(pool, types, _class_of_type)
         moves = _by_code(pool, names, _is_tensor_move)
-        given = _by_code(pool, types, lambda kind: kind not in _NOT_TOLD)
+        given = _by_code(pool, types, lambda kind: kind not in _NO_TYPE)
         by_rule = np.where(given[types] != 0, by_type[types], by_rule)
         by_rule = np.where(moves[names] != 0, WorkClass.SDMA, by_rule)
     has_vector = any(unit_of(pool[code]) is Unit.VECTOR for code in distinct(units).tolist())
-    by_unit = _by_code(pool, units, lambda core: _class_of_core(core, told=has_vector))
+    by_unit = _by_code(pool, units, lambda core: _class_of_core(core, vector_known=has_vector))
     classes: Classes = np.where(by_rule == WorkClass.OTHER, by_unit[units], by_rule).astype(np.int8)
     return classes
 
@@ -390,38 +392,38 @@ def _is_tensor_move(name: str) -> bool:
     return lower.startswith("aclnninplacecopy") and "tensormove" in lower
 
 
-def _class_of_core(core: str, *, told: bool) -> int:
+def _class_of_core(core: str, *, vector_known: bool) -> int:
     """Return the class of a kernel without a class of its own, by the core that ran it.
 
-    told: whether the run names vector cores; if not, AI_CORE may be either.
+    vector_known: whether the run names vector cores; if not, AI_CORE may be either.
     """
     if core.lower() in GPU_KERNEL_TYPES:
         return WorkClass.VECTOR
     unit = unit_of(core)
-    if unit in (Unit.AI_CPU, Unit.OTHER_CORE) or (unit is None and told):
+    if unit in (Unit.AI_CPU, Unit.OTHER_CORE) or (unit is None and vector_known):
         return WorkClass.OTHER
-    if not told:
+    if not vector_known:
         return WorkClass.CUBE_OR_VECTOR
     return WorkClass.CUBE if unit is Unit.CUBE else WorkClass.VECTOR
 
 
-def _launch_moments_ns(records: Records) -> Int64:
-    """Return when the framework asked for each task, NO_TIME if not recorded.
+def _requested_ns(records: Records) -> Int64:
+    """Return when the framework requested each task, NO_TIME if not recorded.
 
     On NPUs this is the start of the framework's arrow, on GPUs of the launching runtime call.
     """
-    moments_ns = np.full(len(records.tasks), NO_TIME)
+    requested_ns = np.full(len(records.tasks), NO_TIME)
     if records.hardware == GPU:
         items = device_items(records)
         some = np.flatnonzero(~items.is_op & (items.launch != NO_ID))
-        moments_ns[items.row[some]] = items.launch_start_ns[some]
-        return moments_ns
-    calls, asked = records.arrows(FRAMEWORK_LAUNCH, FlowEnd.TASK)
+        requested_ns[items.row[some]] = items.launch_start_ns[some]
+        return requested_ns
+    calls, tasks = records.arrows(FRAMEWORK_LAUNCH, FlowEnd.TASK)
     start_ns = records.host.start_ns[calls]
     order = np.argsort(start_ns, kind="stable")
-    # The last of several assignments stays.
-    moments_ns[asked[order]] = start_ns[order]
-    return moments_ns
+    # If several calls requested a task, the last one stays.
+    requested_ns[tasks[order]] = start_ns[order]
+    return requested_ns
 
 
 @dataclass(frozen=True)
@@ -455,18 +457,18 @@ class _LaunchingCalls:
         classes = np.where(of_thread, np.int8(WorkClass.BACKWARD_CONVOLUTION), classes)
         return cls(host.start_ns[launching], host.end_ns[launching], classes)
 
-    def classes_at(self, moments_ns: Int64) -> Classes:
+    def classes_at(self, times_ns: Int64) -> Classes:
         """Return the class of the call around each timestamp that began first, UNKNOWN for none.
 
         Calls of all threads count, including one that ends at the timestamp.
         """
-        at = first_open_at(moments_ns, self.start_ns, self.end_ns + 1)
+        at = first_open_at(times_ns, self.start_ns, self.end_ns + 1)
         classes: Classes = np.append(self.classes, np.int8(WorkClass.UNKNOWN))[at]
         return classes
 
 
 def _class_of_call(name: str) -> int:
-    """Return the class of what a framework call launches, UNKNOWN if it may be anything."""
+    """Return the class of the work that a framework call launches, UNKNOWN if it may be any."""
     lower = name.lower()
     if _holds(lower, _ATTENTION_CALLS):
         return _directed(WorkClass.FORWARD_ATTENTION, lower)

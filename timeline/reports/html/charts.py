@@ -1,4 +1,4 @@
-"""The data of charts: times of ranks and steps as grids, and blocks that `page.js` draws."""
+"""Data of charts: grids of times of ranks and steps, and the blocks that `page.js` draws."""
 
 from __future__ import annotations
 
@@ -25,27 +25,29 @@ from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import edges_ns
 
 MOST_DRAWN = 400
-"""Ranks or steps that have a column of their own; more share one, see `run_length`."""
+"""Maximum number of columns of a chart; if there are more ranks or steps, neighbours share one."""
 MOST_OUTLINED = 256
-"""Ranks that have a column of their own in an outline."""
+"""Maximum number of columns of the outline that replaces bars if there are many ranks."""
 MOST_BARS = 40
-"""Ranks that have a bar of their own."""
+"""Maximum number of ranks with a bar of their own."""
 MOST_HEAT_CELLS = 24_000
-"""Ranks times steps of a heat map: more ranks share a row."""
+"""Maximum number of ranks times steps of a heat map; if there are more, ranks share a row."""
 MOST_CELLS = 3_000
-"""Ranks times steps that the page holds for the choice of a rank."""
+"""Maximum number of ranks times steps whose times a page holds, for the reader to choose a rank."""
 MOST_MAPPED = 64
-"""Ranks that are rows and columns of a map of waits; of more the sums are drawn."""
+"""Maximum number of ranks in a map of waits; for more, only the sum per rank is drawn."""
 MOST_BEYOND = 4
-"""Steps named that are longer than a picture shows."""
+"""Maximum number of steps named that are longer than a chart shows."""
 LONGEST_TYPE = 32
-"""Characters of a type of operator: on a narrow screen its range stands beside it."""
+"""Maximum length of an operator type, so that its range fits beside it on a narrow screen."""
 NOT_GIVEN = -1
-"""A time that a rank does not have for a step."""
+"""Time of a step that a rank does not have."""
 FAR_LONGER = 1.5
-"""A step that is so many times as long as ordinary ones would leave pictures flat."""
+"""Minimum ratio of the longest step to ordinary ones for it to be cut off, as it would flatten a
+chart.
+"""
 LEAST_SEEN = 1e-3
-"""A smaller share of a picture is less than a pixel."""
+"""Minimum share of a chart that is visible; less would be below a pixel."""
 _NO_GRAPH = -1
 
 
@@ -53,7 +55,7 @@ _NO_GRAPH = -1
 class Part:
     """A part of the time of a rank or step, or a curve.
 
-    role: the name of its colour, hatch and dashes in the style sheet and the script.
+    role: key of its colour, hatch and dashes in the style sheet and the script.
     """
 
     column: str
@@ -71,10 +73,11 @@ PARTS = (
     Part("idle_ns", "idle", "Idle"),
     Part("edges_ns", "between", "Before the first kernel, and between steps"),
 )
-"""From the bottom up, or from the left: computing that overlaps nothing, and the rest. Waiting,
-transfer and what is not known to be either are exposed communication."""
+"""Parts of a step, from the bottom up or from the left. Waiting, transfer and unsplit together are
+exposed communication.
+"""
 EXPOSED = Part("unsplit_ns", "exposed", "Exposed communication")
-"""All of it, if waiting and transfer are not recorded apart."""
+"""Replaces the unsplit part if neither waiting nor transfer is known."""
 PHASES = (
     Part("marked_ns", "step", "Step"),
     Part("fp_bp_ns", "fp-bp", "FP/BP"),
@@ -86,16 +89,19 @@ QUEUES = (
     Part("device", "tail", "Device queue"),
     Part("to device", "interval", "Queue to the device"),
 )
-"""Of batches on their way to the device."""
+"""Queues of batches on their way to the device."""
 SIDES = (Part("base_ns", "before", "Before"), Part("new_ns", "now", "Now"))
 _MEASURED = ("period_ns", "not_overlapped_ns", *(part.column for part in PARTS))
 _SPLIT = ("waiting_ns", "transfer_ns", "unsplit_ns", "edges_ns")
 _ORDINARY = "ordinary"
-"""Beside times: 1 for an ordinary step, 0 for another."""
+"""Name of a grid among the times: 1 for an ordinary step, 0 for another."""
 
 
 def shown_parts(table: Table, parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Return the parts of a table that can be seen; exposed communication is one if unsplit."""
+    """Return the parts that are large enough to be visible.
+
+    Without waiting and transfer, the unsplit part is called exposed communication.
+    """
     most = {part: int(np.ma.filled(table[part.column], 0).max(initial=0)) for part in parts}
     least_ns = max(1, sum(most.values()) * LEAST_SEEN)
     shown = [part for part in parts if most[part] >= least_ns]
@@ -104,12 +110,12 @@ def shown_parts(table: Table, parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def run_length(count: int, most: int) -> int:
-    """Return how many neighbours share a column of a picture of at most so many columns."""
+    """Return how many neighbours share a column, so that a chart has at most `most` columns."""
     return max(1, -(-count // most))
 
 
 def packed(values: npt.NDArray[Any]) -> str:
-    """Return numbers as base64 of little-endian float32; those masked are not a number."""
+    """Return numbers as base64 of little-endian float32; masked ones are NaN."""
     return base64.b64encode(np.ma.filled(values.astype("<f4"), np.nan).tobytes()).decode()
 
 
@@ -120,9 +126,9 @@ def packed(values: npt.NDArray[Any]) -> str:
 class StepGrid:
     """Times of each step (column) on each rank (row).
 
-    ranks: (R,). graphs, steps: (C,), in order of time; graphs are NOT_GIVEN unless a rank has
-    several. times: (R, C) ns by name, NOT_GIVEN where absent. run: how many neighbouring steps of
-    the profile a column stands for.
+    ranks: (R,). graphs, steps: (C,), in order of time; graphs are _NO_GRAPH unless a rank has
+    several. times: (R, C) ns by name, NOT_GIVEN if absent. run: number of neighbouring steps that
+    share a column.
     """
 
     ranks: Int64
@@ -167,12 +173,15 @@ class StepGrid:
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """Return the parts that take any time in any step."""
+        """Return the parts that are large enough to be visible in any step."""
         times = {name: column.ravel() for name, column in self.times.items()}
         return shown_parts(Table(times), PARTS)
 
     def ceiling_ns(self, name: str) -> int:
-        """Return how long pictures show a time: as ordinary steps, if others are far longer."""
+        """Return the top of the axis for a time.
+
+        It is the longest time, but that of ordinary steps if others are far longer.
+        """
         times_ns = self.times[name]
         longest_ns = int(times_ns.max(initial=0))
         ordinary_ns = int(times_ns[self.ordinary].max(initial=0))
@@ -180,17 +189,17 @@ class StepGrid:
 
     @property
     def several_graphs(self) -> bool:
-        """Return True if the name of a step holds its graph too."""
+        """Return whether labels of steps include the graph, as a rank has several."""
         return bool((self.graphs != _NO_GRAPH).any())
 
     @property
     def ordinary(self) -> Bool:
-        """Return True for ordinary steps, (R, C)."""
+        """Return a mask (R, C) of ordinary steps."""
         ordinary: Bool = self.times[_ORDINARY] == 1
         return ordinary
 
     def labels(self) -> list[str]:
-        """Return the steps as people call them."""
+        """Return the labels of steps: the number, after the graph if there are several."""
         several = self.several_graphs
         pairs = zip(self.graphs.tolist(), self.steps.tolist(), strict=True)
         return [f"{graph}:{step}" if several else str(step) for graph, step in pairs]
@@ -202,19 +211,19 @@ class StepGrid:
         return replace(self, graphs=self.graphs[kept], steps=self.steps[kept], times=times)
 
     def of_ranks(self, rows: Rows) -> StepGrid:
-        """Return the grid of some of its rows."""
+        """Return the grid of the ranks in some rows."""
         times = {name: values[rows] for name, values in self.times.items()}
         return replace(self, ranks=self.ranks[rows], times=times)
 
     def of_fewer_ranks(self, most: int) -> StepGrid:
-        """Return the grid with `most` rows at most: of each run of ranks the longest per step."""
+        """Return a grid of at most `most` rows, with the longest of neighbouring ranks per step."""
         run = run_length(len(self.ranks), most)
         if run == 1:
             return self
         return replace(self, ranks=self.ranks[::run], times=self._longest(run, axis=0))
 
     def within(self, columns: int) -> StepGrid:
-        """Return the grid with so many columns at most: of each run of steps the longest."""
+        """Return a grid of at most `columns` columns, with the longest of neighbouring steps."""
         run = run_length(len(self.steps), columns)
         if run == 1:
             return self
@@ -222,7 +231,7 @@ class StepGrid:
         return StepGrid(self.ranks, self.graphs[::run], self.steps[::run], times, run)
 
     def _longest(self, run: int, axis: int) -> dict[str, Int64]:
-        """Return the times of the longest of each run of neighbours."""
+        """Return the times by name, reduced to the longest of each run of neighbours."""
         spans_ns = self.times["period_ns"]
         lengths_ns = np.where(spans_ns == NOT_GIVEN, self.times["marked_ns"], spans_ns)
         runs = [
@@ -237,23 +246,30 @@ class StepGrid:
 
 
 def with_parts(table: Table) -> Table:
-    """Return a table of overlap, or of mean steps, with all of PARTS.
+    """Return a table of overlap, or of mean steps, with the columns of all PARTS.
 
-    Its period_ns is the time of which all parts are, without what lies outside. Exposed
-    communication is unsplit if nothing tells what is waiting and what transfer.
+    The parts add up to its period_ns, which excludes time outside. Exposed communication that is
+    neither known to be waiting nor transfer is unsplit.
     """
     overlapped_ns = table["communication_ns"] - table["not_overlapped_ns"]
     alone_ns = table["computing_ns"] - overlapped_ns
-    nothing = np.zeros(len(table), np.int64)
-    period_ns = extent_ns(table) if "outside_ns" in table.columns else table["period_ns"]
+    zeros = np.zeros(len(table), np.int64)
     unsplit_ns = np.ma.filled(table["not_overlapped_ns"], 0)
     split = {}
     for name in ("waiting_ns", "transfer_ns"):
-        split[name] = table.columns.get(name, nothing)
+        split[name] = table.columns.get(name, zeros)
         unsplit_ns = unsplit_ns - np.ma.filled(split[name], 0)
-    made = {"period_ns": period_ns, "overlapped_ns": overlapped_ns, "alone_ns": alone_ns}
-    made["edges_ns"] = edges_ns(table)
-    return Table({**table.columns, **made, **split, "unsplit_ns": np.maximum(unsplit_ns, 0)})
+    return Table(
+        {
+            **table.columns,
+            **split,
+            "period_ns": extent_ns(table) if "outside_ns" in table.columns else table["period_ns"],
+            "overlapped_ns": overlapped_ns,
+            "alone_ns": alone_ns,
+            "edges_ns": edges_ns(table),
+            "unsplit_ns": np.maximum(unsplit_ns, 0),
+        }
+    )
 
 
 def _columns(figures: Figures) -> dict[str, Int64]:
@@ -278,9 +294,9 @@ def _columns(figures: Figures) -> dict[str, Int64]:
 
 
 def draw_rank_bars(ranks: Table, parts: Sequence[Part], name: str = "bars") -> Block:
-    """Return bars of the parts of each rank's time, or the outline of many ranks.
+    """Return bars of the parts of each rank's time, or a stacked outline if there are many ranks.
 
-    ranks: rank, period_ns and the columns of the parts. name: of the picture in the page.
+    ranks: table with rank, period_ns and the columns of the parts. name: of the chart in the page.
     """
     label = f"Parts of the device time of {len(ranks)} ranks; the table below has the numbers"
     if len(ranks) <= MOST_BARS:
@@ -321,9 +337,9 @@ def _plot(
 ) -> Block:
     """Return a chart of layers over columns.
 
-    ids, labels: of the columns, whose axis is called by the noun; labels are ids if not given.
-    most: the top of the axis. more: `unit` of the axis, which is of time if not given; `says`, how
-    values under the pointer are shown.
+    ids, labels: of the columns; labels are the ids by default. noun: title of their axis. most: top
+    of the value axis. more: `unit` of the value axis, of time by default; `says`, format of the
+    tooltip.
     """
     return {
         "is": "plot",
@@ -340,10 +356,12 @@ def _plot(
 
 
 def draw_steps(whole: StepGrid, first: int | None) -> Block | None:
-    """Return the parts and the step trace of each step of a chosen rank; None below two steps.
+    """Return charts of the parts and phases of each step, for a rank that the reader can choose.
 
-    first: the rank that is drawn first, if one is blamed or slow. `series` of the layers are rows
-    of `values`, which are by rank, then series, then step.
+    None if there are fewer than two steps. The `series` of a layer is its row in `values`, which
+    are ordered by rank, then series, then step.
+
+    first: the rank to draw at first, if one is slow.
     """
     if len(whole.steps) < 2:
         return None
@@ -351,7 +369,7 @@ def draw_steps(whole: StepGrid, first: int | None) -> Block | None:
     row = int(np.argmax(grid.ranks == first))
     offered = grid.of_ranks(_offered(grid, row))
     parts, phases = grid.parts, [phase for phase in PHASES if grid.has(phase.column)]
-    series = [grid_part.column for grid_part in (*parts, *phases)]
+    series = [part.column for part in (*parts, *phases)]
     stacked = np.stack([offered.times[name] for name in series], axis=1)
     curves: list[Block] = [
         {"is": "line", "role": phase.role, "label": phase.label, "series": len(parts) + at}
@@ -403,7 +421,7 @@ def draw_steps(whole: StepGrid, first: int | None) -> Block | None:
 
 
 def _beyond(grid: StepGrid) -> str:
-    """Return which steps are longer than the pictures of them show, and how long."""
+    """Return a sentence on steps that are longer than charts show, empty for none."""
     name = "period_ns" if grid.has("period_ns") else "marked_ns"
     longest_ns, ceiling_ns = grid.times[name].max(axis=0), grid.ceiling_ns(name)
     beyond = np.flatnonzero(longest_ns > 1.04 * ceiling_ns)
@@ -417,7 +435,10 @@ def _beyond(grid: StepGrid) -> str:
 
 
 def _offered(grid: StepGrid, shown: int) -> Rows:
-    """Return the rows that can be chosen: all, or as many of the slowest as have room."""
+    """Return the rows of ranks that can be chosen: as many of the slowest as MOST_CELLS allows.
+
+    shown: row of the rank that is drawn at first, which is always among them.
+    """
     most = max(1, MOST_CELLS // len(grid.steps))
     lengths_ns = np.maximum(grid.times["period_ns"], 0).sum(axis=1)
     lengths_ns[shown] = np.iinfo(np.int64).max
@@ -425,10 +446,11 @@ def _offered(grid: StepGrid, shown: int) -> Rows:
 
 
 def draw_heat_maps(whole: StepGrid) -> tuple[list[Block], int]:
-    """Return maps of ranks by steps, and how many ranks share a row; no maps below two of either.
+    """Return heat maps of ranks by steps, and the number of ranks that share a row.
 
-    They show the time of a step, and its share that is exposed communication. The colours are
-    scaled by ordinary steps; others may lie beyond their ends.
+    They show the time of a step, and the share of exposed communication. Colours are scaled by
+    ordinary steps; other steps may exceed the scale. There are no maps if there are fewer than two
+    ranks or steps.
     """
     grid = whole.within(MOST_DRAWN).measured()
     if min(grid.shape) < 2:
@@ -469,7 +491,10 @@ def _heat_of_steps(name: str, label: str, grid: StepGrid, values: Any, unit: str
 
 
 def draw_waits(matrix: WaitMatrix) -> Block:
-    """Return a map of who waited for whom, or of many ranks how long others waited for each."""
+    """Return a heat map of how long each rank waited for each other.
+
+    If there are more than MOST_MAPPED ranks, return a chart of how long others waited for each.
+    """
     labels = matrix.labels()
     if max(matrix.waited_ns.shape) > MOST_MAPPED + 1:
         caused_ns = matrix.caused_ns
@@ -512,7 +537,7 @@ def draw_waits(matrix: WaitMatrix) -> Block:
 
 
 def draw_operator_curves(curves: OperatorCurves) -> Block:
-    """Return a curve of each type of operator over steps, each from 0 to its own largest."""
+    """Return a curve over steps for each type of operator, scaled from 0 to its own maximum."""
     starts = np.arange(0, len(curves.steps), run_length(len(curves.steps), MOST_DRAWN))
     names = shortened([printable(kind) or "not named" for kind in curves.types], LONGEST_TYPE)
     return {
@@ -534,7 +559,7 @@ def draw_operator_curves(curves: OperatorCurves) -> Block:
 
 
 def draw_both_runs(steps: Table, run: int) -> Block:
-    """Return the length of each step in two runs, of each `run` neighbours the longest."""
+    """Return a chart of the length of each step in two runs; of `run` neighbours the longest."""
     starts = np.arange(0, len(steps), run)
     longest = {side: np.maximum.reduceat(steps[side.column], starts) for side in SIDES}
     layers = [
@@ -550,9 +575,9 @@ def draw_both_runs(steps: Table, run: int) -> Block:
 
 
 def draw_queues(curves: Table, most: int) -> Block:
-    """Return how many batches queues of QUEUES held; where batches share a point, their band.
+    """Return a chart of the number of batches in each queue, with a band if batches share a point.
 
-    curves: queue, first (batch), least, greatest. most: batches that they have room for.
+    curves: table with queue, first (batch), least and greatest. most: capacity of the queues.
     """
     layers = list(_queue_layers(curves))
     top = max(int(curves["greatest"].max()), most, 1)
@@ -573,10 +598,11 @@ def _queue_layers(curves: Table) -> Iterator[Block]:
 
 
 def draw_memory(graph: dict[str, Any], operators: Table, name: str) -> tuple[Block, int]:
-    """Return what a graph holds at each operator, and how many operators share a column.
+    """Return a chart of the memory of a graph at each operator, and how many share a column.
 
-    Of those, the one that holds most counts. graph: a row of memory_graphs. operators: at least
-    one. name: of the picture in the page.
+    A column shows the largest of its operators.
+
+    graph: a row of memory_graphs. operators: at least one. name: of the chart in the page.
     """
     use_bytes = np.ma.filled(operators["use_bytes"], 0)
     run = run_length(len(use_bytes), MOST_DRAWN)

@@ -50,48 +50,48 @@ from timeline.verdict.figures import Figures
 
 MOST_ROWS = 20
 LEAST_ROWS, LEAST_SHARE = 3, 0.01
-"""Ranks behind the first that cause a smaller share of all waiting are summed up."""
+"""Ranks after the first LEAST_ROWS that cause a smaller share of all waiting are summed up."""
 MOST_SIDES = 16
-"""Ranks between which links are shown in rows and columns."""
+"""Maximum number of ranks whose links are shown as a matrix."""
 MOST_IDLE_ROWS, MOST_PATH_ROWS, MOST_LINKS = 50, 24, 50
 
-# -- who waits for whom ----------------------------------------------------------------------------
+# -- waiting ---------------------------------------------------------------------------------------
 
 
 def wait_section(figures: Figures) -> Block | None:
-    """Return who waits for whom; None if that is not known."""
+    """Return the section on which ranks wait for which; None if that is unknown."""
     matrix = WaitMatrix.of(figures.waiting, figures.waited_for)
     tables = [_straggler_table(figures.waiting), _waited_for_table(figures.waited_for)]
-    said = (
+    remark = (
         "In collectives of all steps, which no rank can finish before the last one arrives. "
         "Starts are compared on one clock."
     )
     if matrix is None:
         return section(
-            "Who waits for whom", note(said), *(folded(table, opened=True) for table in tables)
+            "Who waits for whom", note(remark), *(folded(table, opened=True) for table in tables)
         )
     drawn = draw_waits(matrix)
     is_map = drawn["is"] == "heat"
     if is_map:
         title = "Each rank by the rank it waited for"
-        unknown = "; in the last column it is not known for which rank"
-        said_of_chart = f"Light is long{unknown if '?' in drawn['labels'] else ''}."
+        unknown = "; the last column is of unknown ranks"
+        legend = f"Light is long{unknown if '?' in drawn['labels'] else ''}."
     else:
         title, run = "How long others waited for each rank", drawn["run"]
         longest = f"Of each {run} neighbouring ranks the one that others waited for longest."
-        said_of_chart = longest if run > 1 else ""
+        legend = longest if run > 1 else ""
     return section(
         "Who waits for whom",
-        note(said),
+        note(remark),
         heading(title),
-        note(said_of_chart),
+        note(legend),
         {**drawn, "class": "waits"},
         *(folded(table, opened=not is_map or table["rows"] <= 8) for table in tables if table),
     )
 
 
 def _straggler_table(waiting: Table) -> Block | None:
-    """Return a row per rank that any other waited for."""
+    """Return a table of the ranks that others waited for, by the waiting they caused."""
     caused_ns, waited_ns = (np.ma.filled(waiting[name], 0) for name in ("caused_ns", "waited_ns"))
     order = np.lexsort((-waited_ns, -caused_ns))
     order = order[caused_ns[order] > 0]
@@ -101,13 +101,13 @@ def _straggler_table(waiting: Table) -> Block | None:
     kept = order[notable | (np.arange(len(order)) < LEAST_ROWS)][:MOST_ROWS]
     shown = waiting.take(kept)
     longest_ns = int(max(shown["caused_ns"].max(), shown["waited_ns"].max()))
-    left, nobody = len(order) - len(shown), len(waiting) - len(order)
+    left, punctual = len(order) - len(shown), len(waiting) - len(order)
     left_ns = int(caused_ns[order].sum() - caused_ns[kept].sum())
     notes = [
         f"{format_count(left, 'more rank')} together caused {format_duration(left_ns)}: --json."
         if left
         else "",
-        f"Nobody waited for {format_count(nobody, 'other rank')}." if nobody else "",
+        f"Nobody waited for {format_count(punctual, 'other rank')}." if punctual else "",
     ]
     return page_table(
         "stragglers",
@@ -123,7 +123,7 @@ def _straggler_table(waiting: Table) -> Block | None:
 
 
 def _waited_for_table(waited_for: Table) -> Block | None:
-    """Return a row per rank and the rank it waited for, the longest waits of all ranks first."""
+    """Return a table of pairs of ranks of which one waited for the other, longest first."""
     if not len(waited_for):
         return None
     order = np.argsort(-waited_for["waited_ns"], kind="stable")
@@ -146,7 +146,7 @@ def _waited_for_table(waited_for: Table) -> Block | None:
 
 
 def bandwidth_section(figures: Figures) -> Block | None:
-    """Return the bandwidth of links, and of collectives by kind and group, if it is known."""
+    """Return the section on bandwidth of links and collectives; None if it is unknown."""
     kinds = bandwidth_table(figures.links)
     shown: list[Block | None] = []
     if len(kinds):
@@ -168,19 +168,22 @@ _MOVED = ("size_bytes", "total_ns")
 
 
 def links_of_known_ends(links: Table, *, known: bool = True) -> Table:
-    """Return the links between ranks that are known, or in a known group; or the others."""
+    """Return the links whose ends are identified, or with `known` False all others.
+
+    Ends that are numbered within a group are identified only if the group is.
+    """
     if not len(links):
         return links
-    unnamed = [group is None for group in links["group"].tolist()]
-    unknown = (links["numbered_in"] == "group") & np.array(unnamed, np.bool_)
+    without_group = [group is None for group in links["group"].tolist()]
+    unknown = (links["numbered_in"] == "group") & np.array(without_group, np.bool_)
     return links.take(~unknown if known else unknown)
 
 
 def _kind_table(kinds: Table) -> Block | None:
-    usual = [kind for kind in kinds["link"].tolist() if kind.upper() in REFERENCE_GB_S]
-    named = ", ".join(f"{REFERENCE_GB_S[kind.upper()]:g} GB/s for {kind}" for kind in usual)
-    others = "the best link of the run" + (" for others" if usual else "")
-    reference = " and ".join(filter(None, [named, others if len(usual) < len(kinds) else ""]))
+    specified = [kind for kind in kinds["link"].tolist() if kind.upper() in REFERENCE_GB_S]
+    listed = ", ".join(f"{REFERENCE_GB_S[kind.upper()]:g} GB/s for {kind}" for kind in specified)
+    others = "the best link of the run" + (" for others" if specified else "")
+    reference = " and ".join(filter(None, [listed, others if len(specified) < len(kinds) else ""]))
     return page_table(
         "bandwidth",
         "Bandwidth of links",
@@ -194,7 +197,7 @@ def _kind_table(kinds: Table) -> Block | None:
 
 
 def _collective_table(collectives: Table) -> Block | None:
-    """Return a row per kind and group, all ranks together, longest first."""
+    """Return a table of collectives by kind and group over all ranks, longest first."""
     moved = np.ma.filled(collectives["bandwidth_gb_s"] * collectives["transfer_ns"], 0)
     added = {"ranks": np.ones(len(collectives), np.int64), "moved": moved}
     sums = sum_rows(
@@ -224,7 +227,7 @@ def _collective_table(collectives: Table) -> Block | None:
 
 
 def _link_matrix(links: Table) -> Block | None:
-    """Return the bandwidth from each rank (row) to each other (column), over all their links."""
+    """Return a table of the bandwidth from each rank (row) to each other (column)."""
     pairs = sum_rows(links, ("source_rank", "target_rank"), _MOVED)
     speed = pairs["size_bytes"] / np.maximum(pairs["total_ns"], 1)
     ends = zip(pairs["source_rank"].tolist(), pairs["target_rank"].tolist(), strict=True)
@@ -239,8 +242,8 @@ def _link_matrix(links: Table) -> Block | None:
         )
         for target in targets.tolist()
     )
-    said = "Short bars are slow links; each is a share of the fastest."
-    return page_table("links", "Links (GB/s)", [number_column("From", sources), *columns], said)
+    legend = "Short bars are slow links; each is a share of the fastest."
+    return page_table("links", "Links (GB/s)", [number_column("From", sources), *columns], legend)
 
 
 def _slowest_links(links: Table, kinds: Table) -> Block | None:
@@ -267,15 +270,15 @@ def _slowest_links(links: Table, kinds: Table) -> Block | None:
 
 
 def idle_section(figures: Figures) -> Block | None:
-    """Return idle time by cause, by host call, and by rank and cause, as far as it is known."""
+    """Return the section on idle time by cause, host call and rank; None if it is unknown."""
     causes = sum_of_selection(figures.idle, "cause")
     if not len(causes):
         return None
     least_ns = least_gap_ns(figures.idle)
-    said = (
+    shortest = (
         f"The device leaves at least {format_duration(least_ns)} between tasks." if least_ns else ""
     )
-    tables = [page_table("idle", "Why devices idle", _idle_columns(causes), said)]
+    tables = [page_table("idle", "Why devices idle", _idle_columns(causes), shortest)]
     calls = sum_of_selection(figures.idle_calls, "cause", "call")
     shown, left = first_rows(calls, MOST_IDLE_ROWS, "call")
     if len(calls):
@@ -285,11 +288,11 @@ def idle_section(figures: Figures) -> Block | None:
     if len(ranks) > len(causes):
         shown, left = first_rows(ranks, MOST_IDLE_ROWS)
         tables.append(page_table("idle-ranks", "By rank", _idle_columns(shown), left))
-    said = (
-        "For each gap between tasks it is asked what ended it, and what the host did until it had "
-        "launched that."
+    remark = (
+        "The cause of each gap between tasks follows from the task that ended it, and from what "
+        "the host did until it had launched that task."
     )
-    return section("Idle time", note(said), *folded_tables(tables))
+    return section("Idle time", note(remark), *folded_tables(tables))
 
 
 def _idle_columns(rows: Table) -> list[Block | None]:
@@ -303,7 +306,7 @@ def _idle_columns(rows: Table) -> list[Block | None]:
 
 
 def path_section(figures: Figures) -> Block | None:
-    """Return what is on the critical path of all steps; None if that is not known."""
+    """Return the section on the critical path of all steps; None if it is unknown."""
     if not len(figures.critical_path):
         return None
     parts = path_parts(figures.critical_path)
@@ -335,12 +338,12 @@ def path_section(figures: Figures) -> Block | None:
                 left_out(len(order) - len(shown), "row", ", all shorter,"),
             )
         )
-    said = (
-        "What determined how long steps took: work, transfers and host calls, across ranks, one "
-        "after another."
+    remark = (
+        "The chain of work, transfers and host calls across ranks that determined how long steps "
+        "took."
     )
-    beside: Block = {"is": "beside", "blocks": folded_tables(tables)}
-    return section("Critical path", note(said), beside)
+    side_by_side: Block = {"is": "beside", "blocks": folded_tables(tables)}
+    return section("Critical path", note(remark), side_by_side)
 
 
 # -- clusters --------------------------------------------------------------------------------------
@@ -350,7 +353,7 @@ _ALONE = (
     Part("collective_alone_ns", "exposed", "Communication alone"),
     Part("receive_alone_ns", "overlapped", "Receives alone"),
 )
-"""Of a step, as MindSpore sums it up for clusters."""
+"""Parts of a step in MindSpore's summary of a cluster."""
 _TIMES = {
     "interval_ns": "Interval",
     "computing_ns": "Computing",
@@ -373,7 +376,7 @@ _ABOUT = frozenset(
 
 
 def cluster_section(figures: Figures) -> Block | None:
-    """Return how a cluster is split, what its ranks do in a step, and links; None if unknown."""
+    """Return the section on a cluster: its split, mean steps and links; None if unknown."""
     times = mean_rows(figures.parallel_times)
     links = links_of_known_ends(figures.links, known=False)
     split = _split_words(figures.parallel)
@@ -385,12 +388,12 @@ def cluster_section(figures: Figures) -> Block | None:
         parts = [Part(part.column, part.role, _TIMES[part.column]) for part in parts]
     bars: list[Block | None] = []
     if alone:
-        said = (
+        legend = (
             "A mean step of each rank, as MindSpore sums it up: computing, and communication "
             "while nothing computes."
         )
         columns = {name: np.array([row[name] for row in alone], np.int64) for name in alone[0]}
-        bars = [note(said), draw_rank_bars(Table(columns), parts, "cluster")]
+        bars = [note(legend), draw_rank_bars(Table(columns), parts, "cluster")]
     advice = [row["text"] for row in figures.advice.to_dicts() if row["about"] in _ABOUT]
     lines = [note(split), *bars, plain_list(map(printable, advice))]
     tables = [_rank_times(figures, times) if times else None, _link_table(links)]
@@ -400,7 +403,7 @@ def cluster_section(figures: Figures) -> Block | None:
 
 
 def _split_words(parallel: Table) -> str:
-    """Return how several ranks share the model, for people."""
+    """Return a sentence on how the model is split over ranks, empty for a single rank."""
     split = next(iter(parallel.to_dicts()), None)
     if split is None or (split["ranks"] or 0) < 2:
         return ""
@@ -415,9 +418,9 @@ def _split_words(parallel: Table) -> str:
 
 
 def _alone(row: dict[str, Any]) -> dict[str, Any]:
-    """Return the parts of a mean step that make up its bar.
+    """Return the parts of a mean step for its bar.
 
-    All communication is of collectives if receives are not recorded apart.
+    If receives are not recorded separately, all communication counts as collectives.
     """
     alone_ns, receive_ns = row["communication_alone_ns"] or 0, row["receive_alone_ns"] or 0
     computing_ns = row["computing_ns"] or 0
@@ -431,7 +434,7 @@ def _alone(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _rank_times(figures: Figures, times: Sequence[dict[str, Any]]) -> Block | None:
-    """Return a row per rank: the interval before its mean step, and the times of that."""
+    """Return a table of the mean step of each rank, and of the interval before it."""
     interval_ns = {row["rank"]: row["interval_ns"] for row in mean_rows(figures.step_trace)}
     rows = [row | {"interval_ns": interval_ns.get(row["rank"])} for row in times]
     columns = {
@@ -441,27 +444,27 @@ def _rank_times(figures: Figures, times: Sequence[dict[str, Any]]) -> Block | No
         )
         for name in ("rank", "stage", *_TIMES)
     }
-    given = {name: title for name, title in _TIMES.items() if columns[name].count()}
-    longest_ns = max((int(columns[name].max()) for name in given), default=0)
+    shown = {name: title for name, title in _TIMES.items() if columns[name].count()}
+    longest_ns = max((int(columns[name].max()) for name in shown), default=0)
     return page_table(
         "cluster-ranks",
         "Ranks",
         columns_of(
             Table(columns),
-            *("rank", "stage", *given),
-            bars=given.keys() - {"interval_ns"},
+            *("rank", "stage", *shown),
+            bars=shown.keys() - {"interval_ns"},
             like_ns=longest_ns,
-            titles=given,
+            titles=shown,
         ),
-        "Interval is the wait for data before a step, stage time what a stage of the pipeline "
-        "computes and communicates without what it receives."
-        if "stage_ns" in given
+        "Interval is the wait for data before a step; stage time is computing and communication of "
+        "a pipeline stage without receives."
+        if "stage_ns" in shown
         else "",
     )
 
 
 def _link_table(links: Table) -> Block | None:
-    """Return a row per rank and link, the slowest first."""
+    """Return a table of links, the slowest first."""
     if not len(links):
         return None
     shown = links.take(np.argsort(links["bandwidth_gb_s"], kind="stable")[:MOST_LINKS])
@@ -474,5 +477,5 @@ def _link_table(links: Table) -> Block | None:
             *("size_bytes", "total_ns", "bandwidth_gb_s"),
             of=LINKS,
         ),
-        f"From and to are numbers inside groups that the file does not name. {more}".strip(),
+        f"From and to are numbers within groups that the file does not name. {more}".strip(),
     )

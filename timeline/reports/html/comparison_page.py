@@ -1,4 +1,4 @@
-"""The page of a comparison of two runs."""
+"""The HTML page of a comparison of two runs."""
 
 from __future__ import annotations
 
@@ -50,14 +50,14 @@ if TYPE_CHECKING:
     from timeline.reports.comparison_report import ComparisonReport
 
 MOST_ROWS = 64
-"""Rows of a table; a longer one keeps what changed most."""
+"""Maximum number of rows of a table, those that changed most."""
 INDENT = "\u2003"
 MINUS = "\u2212"
 _CLASS_CAPTIONS = {"launch": "By the call that launched it", "kernel": "By kernel"}
 
 
 def render_comparison_page(report: ComparisonReport) -> bytes:
-    """Return the report as HTML: a few hundred kB, whatever the number of ranks and operators."""
+    """Return the report as HTML, a few hundred kB however many ranks and operators there are."""
     comparison = report.comparison
     runs = [("Before: ", report.base), ("Now: ", report.new)]
     paths = [(name, {"code": printable(str(path))}) for name, path in runs]
@@ -70,7 +70,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
         else None,
         _operator_section("operator", comparison.operators),
         _operator_section("collective", comparison.collectives),
-        section("What tells more", *map(folded, _sum_tables(comparison))),
+        section("Details", *map(folded, _sum_tables(comparison))),
         omissions_section(
             report.warnings,
             report.omissions,
@@ -95,7 +95,7 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
 
 
 def comparison_title(base: Path, new: Path) -> str:
-    """Return the ends of both paths, as short as they differ."""
+    """Return the ends of both paths, as short as possible while they differ."""
     parts = [path.absolute().parts for path in (base, new)]
     shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
     return " → ".join("/".join(names[-shown:]) for names in parts)
@@ -118,24 +118,24 @@ def _overall_section(comparison: Comparison) -> Block | None:
     overall = comparison.parts
     of = "steps of all ranks" if comparison.per_step else "number of ranks"
     between = "" if comparison.per_step else ", from the first kernel to the last"
-    said = (
-        f"Sums over all ranks and what lies between steps, divided by the {of}. Computing, exposed "
-        f"communication, copies and idle time add up to end to end{between}; operators may run at "
-        "once, by which classes of computing are more than it. Steps are ordinary ones: neither "
-        "the first of the recording nor cut off, where there are enough."
+    remark = (
+        f"Sums over all ranks, including time between steps, divided by the {of}. Computing, "
+        f"exposed communication, copies and idle time add up to end to end{between}. Operators may "
+        "run at the same time, so the classes of computing may add up to more than computing. If "
+        "there are enough steps, the first of the recording and those cut off are left out."
     )
     names = [INDENT * depth + metric for metric, depth in metric_rows(overall)]
     columns = [{"title": "Part", "kind": "text", "values": names}, *_times(overall)]
     title = "Where the time goes"
-    return section(title, note(said), page_table("overall", title, columns))
+    return section(title, note(remark), page_table("overall", title, columns))
 
 
 def _class_section(comparison: Comparison) -> Block | None:
-    """Return classes of work, by what launched it and by kernel."""
-    said = (
-        "As msprof-analyze compare tells them: each kernel is in one class, by the first operator "
-        "of attention, convolution or matrix multiplication around the call that launched it, or "
-        "by its own type alone; cube and vector are all others on those cores. SDMA are tensor "
+    """Return the section on classes of work, by launch and by kernel."""
+    remark = (
+        "As in msprof-analyze compare: each kernel is in one class, by the first operator of "
+        "attention, convolution or matrix multiplication around the call that launched it, or only "
+        "by its own type; cube and vector are all other kernels on those cores. SDMA are tensor "
         "moves of copies and, by launch, copies on streams that compute. Counts are of all steps "
         "and ranks."
     )
@@ -144,7 +144,7 @@ def _class_section(comparison: Comparison) -> Block | None:
         columns = [text_column("Class", classes["metric"]), _counts(classes), *_times(classes)]
         caption = _CLASS_CAPTIONS[by]
         blocks += [heading(caption), page_table(f"classes-{by}", caption, columns)]
-    return section("Classes of work", note(said), *blocks)
+    return section("Classes of work", note(remark), *blocks)
 
 
 def _step_section(comparison: Comparison) -> Block | None:
@@ -152,7 +152,7 @@ def _step_section(comparison: Comparison) -> Block | None:
     if len(steps) < 2:
         return None
     run = run_length(len(steps), MOST_DRAWN)
-    said = (
+    remark = (
         "Each step on the rank where it took longest; steps of both runs are compared in order."
         + (
             f" Of each {run} neighbouring steps the longest of each run is drawn."
@@ -161,7 +161,7 @@ def _step_section(comparison: Comparison) -> Block | None:
         )
     )
     table = folded(_step_table(steps, several=len(comparison.ranks) > 1))
-    return section("Step by step", note(said), draw_both_runs(steps, run), table)
+    return section("Step by step", note(remark), draw_both_runs(steps, run), table)
 
 
 def _step_table(steps: Table, *, several: bool) -> Block | None:
@@ -216,16 +216,16 @@ def _operator_section(noun: str, table: Table) -> Block | None:
         if len(rest)
         else "",
     )
-    said = (
+    remark = (
         "Largest regression first, largest improvement last. Counts are of all steps and ranks. "
-        "Matched by name and shapes, else by name or type; the table that --csv writes says by "
-        "what. Times of each are medians, with quartiles."
+        f"Each {noun} is matched by name and shapes, else by name or type; the table that --csv "
+        "writes says by which. Times of single runs are medians, with quartiles."
     )
-    return section(title, note(said), own)
+    return section(title, note(remark), own)
 
 
 def _sum_tables(comparison: Comparison) -> Iterator[Block | None]:
-    """Yield what is paired besides operators: waits, launchers, tasks, memory."""
+    """Yield tables of waits, launchers, tasks, framework operators, modules and memory."""
     for one in (*CHANGED, *CHANGED_IN_FRAMEWORK):
         shown = one.rows(comparison, MOST_ROWS)
         if len(shown):
@@ -251,21 +251,21 @@ def _sizes(table: Table) -> list[Block | None]:
 
 
 def _sum_counts(table: Table) -> Block | None:
-    """Return the counts of rows; whom ranks waited for has times, modules are not counted."""
+    """Return the counts of both runs, in whichever column the table has them; None for modules."""
     if "direction" in table.columns:
         return None
     return _counts(table, "times" if "base_times" in table.columns else "count")
 
 
 def _counts(table: Table, name: str = "count") -> Block:
-    """Return how often operators ran in each run, all steps and ranks together."""
+    """Return a column of counts in both runs, over all steps and ranks."""
     base, new = table[f"base_{name}"].tolist(), table[f"new_{name}"].tolist()
     texts = [count_cell(old, now, " → ") for old, now in zip(base, new, strict=True)]
     return sorted_texts("Count", texts, [-1 if now is None else now for now in new])
 
 
 def _spreads(table: Table) -> Iterator[Block]:
-    """Return the median and quartiles of single times in both runs, sorted by the median."""
+    """Yield a column per run of the median and quartiles of single times, sorted by the median."""
     if not any(np.ma.count(table[f"{run}_median_ns"]) for run in ("base", "new")):
         return
     for title, run in (("Each before", "base"), ("Each now", "new")):

@@ -1,4 +1,4 @@
-"""The page of an export: where time goes, steps, operators, collectives, and what was read."""
+"""The HTML page of an export: parts of time, steps, operators, collectives, and sources."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ from timeline.verdict.words import step_shares
 from timeline.version import __version__
 
 MOST_ROWS = 64
-"""Rows of a table; a longer one keeps what takes longest."""
+"""Maximum number of rows of a table, those that take longest."""
 MOST_OPS = 50
 _SUM_CAPTIONS = {
     "aicore_intermediate": "AI Core, as the profiler sums it up",
@@ -72,7 +72,7 @@ _SUM_CAPTIONS = {
 
 
 def render_export_page(report: ExportReport) -> bytes:
-    """Return the report as HTML: a few hundred kB, whatever the number of ranks and steps."""
+    """Return the report as HTML, a few hundred kB however many ranks and steps there are."""
     figures, verdict = report.figures, report.verdict
     data = data_section(figures, verdict.culprit)
     data_first = verdict.findings.knows_input
@@ -117,15 +117,16 @@ def render_export_page(report: ExportReport) -> bytes:
 
 
 def _title(report: ExportReport) -> str:
-    """Return the end of the path below which all captures of the report lie."""
+    """Return the last two parts of the path that all captures of the report share."""
     sources = [rank.source.absolute() for rank in report.ranks]
-    around = [{source, *source.parents} for source in sources]
-    common = max(set.intersection(*around), key=lambda path: len(path.parts)) if around else Path()
+    parents = [{source, *source.parents} for source in sources]
+    shared = set.intersection(*parents) if parents else {Path()}
+    common = max(shared, key=lambda path: len(path.parts))
     return "/".join(common.parts[-2:])
 
 
 def _tiles(report: ExportReport) -> Iterator[Tile]:
-    """Return the numbers of the sentence that says where a step goes, formatted as there."""
+    """Yield the number of ranks and steps, and the parts of a mean step as in the verdict."""
     yield Tile(str(len(report.ranks)), "rank" if len(report.ranks) == 1 else "ranks")
     mean, steps = report.verdict.mean, len(report.steps)
     ordinary = 0 if mean is None else mean.steps
@@ -198,7 +199,7 @@ def _rank_table(report: ExportReport) -> Block | None:
 
 
 def _parts(table: Table, title: str) -> list[Block | None]:
-    """Return columns of the parts of a time with that title."""
+    """Return columns of a time and its parts; title: heading of the whole time."""
     parts = with_parts(table)
     span_ns = int(parts["period_ns"].max())
 
@@ -225,7 +226,7 @@ def _parts(table: Table, title: str) -> list[Block | None]:
 
 
 def _longest(table: Table, column: str) -> Rows:
-    """Return the rows that take longest, in the order of the table."""
+    """Return the rows with the largest values of a column, in the order of the table."""
     return np.sort(np.argsort(-np.asarray(table[column]), kind="stable")[:MOST_ROWS])
 
 
@@ -238,7 +239,7 @@ def _cut_note(table: Table, shown: Table, noun: str) -> str:
 
 
 def _step_section(report: ExportReport, grid: StepGrid) -> Block | None:
-    first = next(iter(report.verdict.telling_ranks), None)
+    first = next(iter(report.verdict.ranks_to_see), None)
     steps = draw_steps(grid, first)
     if steps is None:
         return None
@@ -247,7 +248,7 @@ def _step_section(report: ExportReport, grid: StepGrid) -> Block | None:
 
 
 def _why_first(report: ExportReport, rank: int) -> str:
-    """Return why the steps of a rank are drawn first, if that is known."""
+    """Return the reason why the steps of a rank are drawn first, empty if none is known."""
     culprit, extreme = report.verdict.culprit, report.verdict.rank_extreme
     if culprit is not None and culprit.rank == rank:
         return "which is to be mended first"
@@ -257,9 +258,9 @@ def _why_first(report: ExportReport, rank: int) -> str:
 
 
 def _step_table(report: ExportReport, *, graphs: bool) -> Block | None:
-    """Return a row per step, in order of time: its parts on the rank where it took longest.
+    """Return a table of steps in order of time, with the parts on the rank where each took longest.
 
-    graphs: a rank has several.
+    graphs: whether a rank has several graphs.
     """
     table = report.verdict.steps
     if not len(table):
@@ -283,12 +284,12 @@ def _heat_section(grid: StepGrid) -> Block | None:
     maps, run = draw_heat_maps(grid)
     if not maps:
         return None
-    said = (
+    remark = (
         f"Of each {run} neighbouring ranks the slowest is drawn, step by step."
         if run > 1
         else "Light is slow: a light row is a slow rank, a light column a slow step."
     )
-    return section("Ranks by steps", note(said), {"is": "switch", "charts": maps})
+    return section("Ranks by steps", note(remark), {"is": "switch", "charts": maps})
 
 
 # -- operators and collectives ---------------------------------------------------------------------
@@ -303,31 +304,31 @@ def _operator_section(report: ExportReport) -> Block | None:
         shown_ns = int(curves.totals_ns.sum())
         share = curves.others_ns / max(1, shown_ns + curves.others_ns)
         rest = f" All other types together: {share:.1%}." if curves.others_ns else ""
-        said = f"Each curve is drawn from 0 to its largest value{means}.{rest}"
-        parts = (heading("Types by step"), draw_operator_curves(curves), note(said))
+        scale = f"Each curve is drawn from 0 to its largest value{means}.{rest}"
+        parts = (heading("Types by step"), draw_operator_curves(curves), note(scale))
         drawn = [{**part, "class": "on-screen"} for part in parts if part]
     tables = [*_operator_tables(figures, communication=False), *_launch_tables(figures)]
-    said = (
+    remark = (
         "All ranks together. Shares are of all computing, counted once for each operator that "
-        "runs. The wait before a run is from the end of the kernel before, which may be "
+        "runs. The wait before a run is the gap to the end of the previous kernel, which may be "
         "communication."
     )
     every = folded_tables([*tables, *_file_sum_tables(figures)])
-    return section("Operators", *drawn, note(said if tables else ""), *every)
+    return section("Operators", *drawn, note(remark if tables else ""), *every)
 
 
 def _collective_section(report: ExportReport) -> Block | None:
     tables = list(_operator_tables(report.figures, communication=True))
-    said = (
-        "All ranks together. A collective ends when the last rank has joined: much of its time "
-        "may be waiting."
+    remark = (
+        "All ranks together. A collective cannot end before the last rank has joined: much of its "
+        "time may be waiting."
     )
     longest = _longest_op_table(report.figures.longest_ops) if tables else None
-    return section("Collectives", note(said), *folded_tables([*tables, longest]))
+    return section("Collectives", note(remark), *folded_tables([*tables, longest]))
 
 
 def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block | None]:
-    """Yield operators of all ranks together, or collectives: by type, and by name if known."""
+    """Yield tables of operators, or collectives, over all ranks: by type, and by name if known."""
     noun = "collective" if communication else "operator"
     for by_name in (False, True):
         table = total_by_type(figures.operators, by_name=by_name)
@@ -360,7 +361,7 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
 
 
 def _launch_tables(figures: Figures) -> Iterator[Block | None]:
-    """Yield computing of all ranks together: by launching operator, and by module, if known."""
+    """Yield tables of computing over all ranks: by launching operator and by module, if known."""
     launches = ("launched_by", "operator")
     for spec, anchor, title, names in (
         (LAUNCHERS, "operators-by-launch", "Operators by what launched them", launches),
@@ -390,7 +391,7 @@ def _launch_tables(figures: Figures) -> Iterator[Block | None]:
 
 
 def _file_sum_tables(figures: Figures) -> Iterator[Block | None]:
-    """Yield the profiler's own sums of operators, of all ranks together: a table per source."""
+    """Yield a table per file with the profiler's own sums of operators, over all ranks."""
     sums = figures.operator_sums
     for source, caption in _SUM_CAPTIONS.items():
         rows = sums.take(sums["source"] == source) if len(sums) else sums
@@ -416,7 +417,7 @@ def _file_sum_tables(figures: Figures) -> Iterator[Block | None]:
 
 
 def _total_of_sums(rows: Table) -> Table:
-    """Return the rows of all ranks together, longest first; masked if a rank has no number."""
+    """Return the sums of each type over all ranks, longest first; masked if a rank has no value."""
     names = ("count", "total_ns", "dispatch_ns", "run_ns")
     gaps = {f"no_{name}": np.ma.getmaskarray(rows[name]).astype(np.int64) for name in names}
     totals = sum_rows(Table({**rows.columns, **gaps}), ("type",), (*names, *gaps), by="total_ns")
@@ -426,7 +427,7 @@ def _total_of_sums(rows: Table) -> Table:
 
 
 def _rest_note(rest: Table, all_ns: int) -> str:
-    """Return what the rows that are left out come to."""
+    """Return a note with the sum of the rows that are left out, empty without any."""
     if not len(rest):
         return ""
     share = int(rest["total_ns"].sum()) / max(1, all_ns)
@@ -434,7 +435,7 @@ def _rest_note(rest: Table, all_ns: int) -> str:
 
 
 def _longest_op_table(ops: Table) -> Block | None:
-    """Return the communication ops that took longest on any rank."""
+    """Return a table of the longest communication ops on any rank."""
     if not len(ops):
         return None
     shown = ops.take(np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS])
@@ -449,19 +450,19 @@ def _longest_op_table(ops: Table) -> Block | None:
 
 
 def _other_section(figures: Figures) -> Block | None:
-    """Return the views of tables that no other section shows."""
+    """Return a section of the tables that no other section shows."""
     views = [(one, view) for one in registry.TABLES for view in one.views if not view.section]
     tables = [view_of(one, view, figures[one.name]) for one, view in views]
     return section("Other tables", *folded_tables(tables))
 
 
 def _source_table(report: ExportReport) -> Block | None:
-    """Return what was read of each rank."""
+    """Return a table of the source and the number of records of each rank."""
     shown = report.ranks[:MOST_ROWS]
     offsets_ns = np.array([rank.offset_ns for rank in shown], np.int64)
     return page_table(
         "sources",
-        "What was read",
+        "Sources of ranks",
         [
             number_column("Rank", [rank.rank for rank in shown]),
             text_column("Capture", [rank.source.name for rank in shown]),

@@ -1,4 +1,4 @@
-"""A page of a report: one file of HTML whose script draws sections, charts and tables from JSON."""
+"""HTML pages of reports, and the JSON blocks that their script draws as sections and tables."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ from timeline.units import format_bytes, format_count
 from timeline.version import __version__
 
 Block = dict[str, Any]
-"""A section, or a part of it, as `page.js` draws it: `is` says what it is."""
+"""A section, or a part of one, as `page.js` draws it; the key `is` holds its kind."""
 
 MOST_WARNINGS = 100
 LONG = 80
-"""Characters of a text in a table; a longer one is shortened, and whole under the pointer."""
+"""Maximum length of a string in a table; a longer one is shortened, and whole in its tooltip."""
 SHORT = 16
-"""Tables of at most so many rows are unfolded."""
+"""Maximum number of rows of tables that are unfolded at first."""
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
 _FINER = {"s": ("ms", 10**6), "ms": ("µs", 10**3), "µs": ("ns", 1)}
 _LEAST = 10
-"""A column is in a finer unit if its largest value has fewer than two digits."""
+"""Minimum of the largest value in a column; below, the column has a finer unit."""
 _PREFIXES = (("P", 10**15), ("T", 10**12), ("G", 10**9), ("M", 10**6), ("k", 10**3), ("", 1))
 
 
 @dataclass(frozen=True)
 class Tile:
-    """A number that says much, what it is, and what it consists of, if that is known."""
+    """A prominent number of a page, its label, and its parts if they are known."""
 
     value: str
     label: str
@@ -59,11 +59,11 @@ def render_page(
     tiles: Iterable[Tile],
     sections: Iterable[Block | None],
 ) -> bytes:
-    """Return a page as HTML, whose policy allows its own style and script alone.
+    """Return a page as HTML, with a security policy that allows only its own style and script.
 
-    blamed: how the first sentence begins if it blames a rank, else empty. notice: leads to what is
-    missing, if anything is. tiles: the numbers above all. sections: those that are None are left
-    out.
+    blamed: start of the first sentence that names the rank to blame, empty for none. notice: text
+    of the link to the section on missing records, empty for none. tiles: prominent numbers at the
+    top. sections: None for sections to leave out.
     """
     page = files("timeline.reports.html")
     parts = {name: page.joinpath(f"page.{name}").read_text("utf-8") for name in ("css", "js")}
@@ -107,7 +107,7 @@ def _hash(text: str) -> str:
 
 
 def section(title: str, *blocks: Block | None, anchor: str = "") -> Block | None:
-    """Return a section of the blocks that are not None; None if all are."""
+    """Return a section of the blocks that are not None; None if nothing but notes would be left."""
     shown = [block for block in blocks if block]
     if all(block["is"] == "note" for block in shown):
         return None
@@ -125,31 +125,31 @@ def heading(text: str) -> Block:
 
 
 def plain_list(items: Iterable[str | Sequence[str | Block]]) -> Block | None:
-    """Return a list whose items are text, or pieces of text, code and links; None if it is empty.
+    """Return a list whose items are strings, or sequences of strings, code and links.
 
-    A piece is text, {"code": text} or {"link": address, "text": text}.
+    Code is {"code": text}, a link {"link": address, "text": text}. Without items, return None.
     """
-    given = [item if isinstance(item, str) else list(item) for item in items]
-    return {"is": "list", "items": given} if given else None
+    contents = [item if isinstance(item, str) else list(item) for item in items]
+    return {"is": "list", "items": contents} if contents else None
 
 
 def folded(table: Block | None, *, opened: bool | None = None) -> Block | None:
-    """Return a table that folds away; it is unfolded if `opened`, by default if it is short."""
+    """Return a table that can be folded; at first it is unfolded if `opened`, or if it is short."""
     if table is None:
         return None
     return {**table, "fold": True, "opened": table["rows"] <= SHORT if opened is None else opened}
 
 
 def folded_tables(tables: Iterable[Block | None]) -> list[Block | None]:
-    """Return tables that fold away, the first of them unfolded."""
-    given = [table for table in tables if table]
-    return [folded(table, opened=not at) for at, table in enumerate(given)]
+    """Return tables that can be folded, the first of them unfolded."""
+    shown = [table for table in tables if table]
+    return [folded(table, opened=not at) for at, table in enumerate(shown)]
 
 
 def notice_text(warnings: Sequence[str], omissions: Sequence[Omission]) -> str:
-    """Return that there are warnings and omissions, empty if there are none."""
-    warned = format_count(len(warnings), "warning") if warnings else ""
-    return "; ".join(filter(None, [warned, "records were left out" if omissions else ""]))
+    """Return a notice that there are warnings and omissions, empty if there are none."""
+    count = format_count(len(warnings), "warning") if warnings else ""
+    return "; ".join(filter(None, [count, "records were left out" if omissions else ""]))
 
 
 def omissions_section(
@@ -163,13 +163,14 @@ def omissions_section(
     exact: str = "",
     last: Block | None = None,
 ) -> Block | None:
-    """Return the section on sources, warnings, what was left out, and the timeline.
+    """Return the section on sources, warnings, omitted records, and the timeline.
 
-    of_both: follows the number of slices. exact: the command that shows what is merged.
+    first, last: further blocks at the start and the end. of_both: text after the number of slices.
+    exact: the command that exports without merging, empty for none.
     """
-    told: list[str | Sequence[str | Block]] = [printable(text) for text in warnings[:MOST_WARNINGS]]
+    lines: list[str | Sequence[str | Block]] = [printable(one) for one in warnings[:MOST_WARNINGS]]
     if len(warnings) > MOST_WARNINGS:
-        told.append(f"and {len(warnings) - MOST_WARNINGS} more")
+        lines.append(f"and {len(warnings) - MOST_WARNINGS} more")
     left_out = [
         printable(f"{format_count(count, 'record')}: {reason}")
         for reason, count in rows_by_reason(omissions).items()
@@ -184,12 +185,12 @@ def omissions_section(
         )
         for output in outputs
     ]
-    files += [row.spelled() for row in resolutions]
+    files += [row.describe() for row in resolutions]
     files += [("Exact: ", {"code": printable(exact)})] if exact else []
     return section(
         "Sources and omissions",
         first,
-        *((heading("Warnings"), plain_list(told)) if told else ()),
+        *((heading("Warnings"), plain_list(lines)) if lines else ()),
         *((heading("Left out"), plain_list(left_out)) if left_out else ()),
         *((heading("Timeline"), plain_list(files)) if outputs else ()),
         last,
@@ -205,24 +206,24 @@ def page_table(
 ) -> Block | None:
     """Return a table of the columns that are not None; None without columns or rows.
 
-    note: what is to be said of it.
+    note: text below the table.
     """
-    given = [column for column in columns if column]
-    rows = len(given[0]["values"]) if given else 0
+    shown = [column for column in columns if column]
+    rows = len(shown[0]["values"]) if shown else 0
     if not rows:
         return None
     return {
         "is": "table",
         "name": name,
         "caption": caption,
-        "columns": given,
+        "columns": shown,
         "note": note,
         "rows": rows,
     }
 
 
 def text_column(title: str, values: npt.NDArray[Any] | Sequence[Any]) -> Block | None:
-    """Return a column of text; None if all of it is empty."""
+    """Return a column of strings, shortened for display; None if all are empty."""
     whole = [
         printable("" if value is None else str(value))
         for value in np.asarray(values, object).tolist()
@@ -246,15 +247,16 @@ def number_column(
     digits: int = 0,
     **more: Any,
 ) -> Block | None:
-    """Return a column of numbers, which are sorted by the values; None if no value is given.
+    """Return a column of numbers; None if no value is given.
 
-    scale: what a shown number counts. digits: behind the point. more: `most`, the value of a full
-    bar; `signed`, for a plus before what is more than 0; `change`, for bars to either side.
+    scale: divisor of the values for display. digits: after the decimal point. more: `most`, the
+    value of a full bar; `signed`, to show a plus before positive values; `change`, for bars that
+    extend to either side.
     """
-    given = np.ma.asanyarray(values).tolist() if isinstance(values, np.ndarray) else list(values)
-    if all(value is None for value in given):
+    numbers = np.ma.asanyarray(values).tolist() if isinstance(values, np.ndarray) else list(values)
+    if all(number is None for number in numbers):
         return None
-    return {"title": title, "values": given, "scale": scale, "digits": digits, **more}
+    return {"title": title, "values": numbers, "scale": scale, "digits": digits, **more}
 
 
 def time_column(
@@ -262,7 +264,7 @@ def time_column(
 ) -> Block | None:
     """Return a column of times, all in one unit; None if none is given.
 
-    like_ns: the time whose unit they take, if it is not the largest of them.
+    like_ns: a time that determines the unit instead of the largest value, so that columns agree.
     """
     largest_ns = max((value for value in values_ns.tolist() if value is not None), default=0)
     unit, scale = column_unit(like_ns or largest_ns)
@@ -273,20 +275,20 @@ def time_column(
 
 
 def unit_of(largest_ns: int) -> tuple[str, int]:
-    """Return the largest unit of time of which there is at least one, and its ns."""
+    """Return the largest unit that is not longer than a time, and its length in ns."""
     return next(one for one in _UNITS if largest_ns >= one[1] or one[1] == 1)
 
 
 def column_unit(largest_ns: int) -> tuple[str, int]:
-    """Return the unit of a column of times, and its ns."""
+    """Return the unit of a column of times, and its length in ns, given its largest value."""
     unit, scale = unit_of(largest_ns)
     return _FINER.get(unit, (unit, scale)) if largest_ns < _LEAST * scale else (unit, scale)
 
 
 def columns_of_runs(base_ns: Int64, new_ns: Int64) -> list[Block | None]:
-    """Return times of two runs, in one unit and with bars of one scale, and how they changed.
+    """Return columns of times in two runs, with one unit and scale of bars, and of their changes.
 
-    Those that a run does not record are masked.
+    Times that a run does not record are masked.
     """
     delta_ns = new_ns - base_ns
     base, new, delta = (np.ma.filled(column, 0) for column in (base_ns, new_ns, delta_ns))
@@ -319,7 +321,7 @@ def size_column(
 ) -> Block | None:
     """Return a column of sizes in MB; None if all are 0 or masked.
 
-    signed: they are changes, of which those that are more have a plus.
+    signed: whether to show a plus before positive values, which are changes.
     """
     if not any(values_bytes.tolist()):
         return None
@@ -332,7 +334,7 @@ def rate_column(title: str, values: npt.NDArray[Any]) -> Block | None:
 
 
 def scaled_column(title: str, values: npt.NDArray[Any], unit: str) -> Block | None:
-    """Return amounts of a unit with the prefix that suits the largest; None if none is given."""
+    """Return a column of amounts, with the metric prefix of the largest; None if none is given."""
     largest = max((value for value in values.tolist() if value is not None), default=0)
     prefix, scale = _prefix_of(largest)
     return number_column(
@@ -357,12 +359,13 @@ def columns_of(
     like_ns: int = 0,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Block | None]:
-    """Return columns of a table, each formatted as its name and values ask, None if empty.
+    """Return columns of a table, each formatted by its name and dtype; None for empty ones.
 
-    Times end in _ns, sizes in _bytes, bandwidths in _gb_s; other real numbers are shares.
+    Names of times end in _ns, of sizes in _bytes, of bandwidths in _gb_s; other real numbers are
+    shares.
 
-    of: the declaration that heads them. bars: those with a bar in each cell. like_ns: as for
-    `time_column`. titles: headings that differ, by name.
+    of: the declaration of the table, for headings and units. bars: columns with a bar in each cell.
+    like_ns: see `time_column`. titles: headings by name, instead of the declared ones.
     """
     declared = {one.name: one for one in (of.columns if of else ())}
     shown = list[Block | None]()
@@ -388,9 +391,9 @@ def columns_of(
 def view_of(
     spec: Spec, view: View, rows: Table, *, caption: str = "", note: str = ""
 ) -> Block | None:
-    """Return a table as its view says; None without rows.
+    """Return a table as declared by a view; None without rows.
 
-    caption: instead of that of the view. note: what is to be said of it.
+    caption: used instead of the view's. note: text below the table.
     """
     if not len(rows):
         return None
@@ -404,19 +407,19 @@ def view_of(
 
 
 def sorted_texts(title: str, texts: Iterable[str], values: Iterable[float | None]) -> Block:
-    """Return a column of texts that are sorted by numbers; an empty text is shown as a dash."""
+    """Return a column of strings that is sorted by `values`; an empty string is shown as a dash."""
     return {"title": title, "kind": "labels", "values": list(values), "texts": list(texts)}
 
 
 def format_rank(number: int | None, profiled: object) -> str:
-    """Format a rank that need not be in the profile, or be known."""
+    """Format a rank that may be unknown, or not in the profile."""
     if number is None:
         return "another rank"
     return f"rank {number}" if profiled else f"rank {number} (not read)"
 
 
 def format_amount(value: int, unit: str) -> str:
-    """Format an amount in four digits, with the prefix that suits it."""
+    """Format an amount with four significant digits and a metric prefix."""
     prefix, scale = _prefix_of(value)
     return f"{value / scale:#.4g} {prefix}{unit}" if prefix else f"{value} {unit}"
 
@@ -430,9 +433,9 @@ def _rounded(values: npt.NDArray[Any], digits: int) -> list[float | None]:
 
 
 def left_out(count: int, noun: str, but: str = "") -> str:
-    """Format how many more rows there are in the JSON report, empty if there are none.
+    """Format the number of rows that only the JSON report has, empty for 0.
 
-    but: what they are besides, such as ", all faster,".
+    but: a remark on them, such as ", all faster,".
     """
     return (
         f"{format_count(count, f'more {noun}')}{but} in the JSON report (--json)." if count else ""
@@ -440,6 +443,6 @@ def left_out(count: int, noun: str, but: str = "") -> str:
 
 
 def first_rows(rows: Table, most: int, noun: str = "row") -> tuple[Table, str]:
-    """Return the first rows, and a note on how many more there are."""
+    """Return the first rows, and a note on the number of other rows."""
     shown = rows.take(slice(most))
     return shown, left_out(len(rows) - len(shown), noun)

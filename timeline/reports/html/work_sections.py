@@ -1,4 +1,4 @@
-"""Sections of a page on FLOPs, memory, and the preparation of data."""
+"""Sections of a page on FLOPs, memory, and data preparation."""
 
 from __future__ import annotations
 
@@ -40,22 +40,23 @@ from timeline.verdict.figures import Figures
 MOST_ROWS = 120
 MOST_SCOPES = 300
 OPEN_LEVELS = 3
-"""Scopes whose inner ones are shown before anybody asks."""
+"""Number of levels of scopes that are unfolded at first."""
 MOST_GRAPHS = 4
-"""Graphs of a rank that are shown, those with the largest peaks."""
+"""Maximum number of graphs of a rank that are drawn, those with the largest peaks."""
 MOST_ADVICE = 8
 MOST_BOXES = 200
-"""Operations that are drawn: those that limit the pipeline, then those nearest to the root."""
+"""Maximum number of operations drawn: those that limit the pipeline, then those nearest the root.
+"""
 MOST_NAMED = 20
-"""Numbers of operations in a cell."""
+"""Maximum number of operations named in a cell."""
 
 # -- FLOPs -----------------------------------------------------------------------------------------
 
 
 def flop_section(flops: Table, *, several: bool) -> Block | None:
-    """Return the scopes of the rank that does most, and tables; None if nothing is counted.
+    """Return the section on FLOPs: scopes of the busiest rank, and tables; None without FLOPs.
 
-    several: the report is of more than one rank.
+    several: whether the report is of more than one rank.
     """
     if not len(flops):
         return None
@@ -68,33 +69,36 @@ def flop_section(flops: Table, *, several: bool) -> Block | None:
     of_rank = f" of rank {rank}" if several else ""
     blocks: list[Block | None] = []
     if tree is not None:
-        said = (
-            "Operations inside each scope, and of its own operators, those in no scope within it."
+        legend = (
+            "Operations inside each scope, and its own: of operators that are in no inner scope."
         )
         drawn = {"is": "tree", "root": _scope(tree, max(1, tree.flop), 0)}
-        blocks = [heading(f"Scopes{of_rank}"), note(said), drawn]
-    of_one = (flops, flops, rows)
+        blocks = [heading(f"Scopes{of_rank}"), note(legend), drawn]
+    tables_of_views = (flops, flops, rows)
     captions = ("", "", f"Operators{of_rank}")
     tables = [
         view_of(FLOPS, view, _without_all(table), caption=caption)
-        for view, table, caption in zip(FLOPS.views, of_one, captions, strict=True)
+        for view, table, caption in zip(FLOPS.views, tables_of_views, captions, strict=True)
     ]
-    said = (
+    remark = (
         "Floating-point operations as the profiler counted them. The rate of a rank is the mean "
-        "over its operators, and not all work by all time; its utilization is of the time between "
-        "forward and backward."
+        "over its operators, not all work divided by all time; its utilization is of the time "
+        "between forward and backward."
     )
-    return section("FLOPs", note(said), *blocks, *folded_tables(tables), anchor="flops")
+    return section("FLOPs", note(remark), *blocks, *folded_tables(tables), anchor="flops")
 
 
 def _without_all(flops: Table) -> Table:
-    """Return the rows without a unit if it is of all units."""
+    """Return the rows with an empty unit instead of "all"."""
     unit = np.where(flops["unit"] == "all", "", flops["unit"])
     return Table({**flops.columns, "unit": unit})
 
 
 def _rank_shown(flops: Table) -> int:
-    """Return the rank that does most, the first of several, among those with scopes if any has."""
+    """Return the rank with the most operations, the first of several.
+
+    If any rank has scopes, only ranks with scopes are considered.
+    """
     scopes, work = _level(flops, "scope"), _level(flops, "rank")
     ranks: list[int] = np.unique((scopes if len(scopes) else flops)["rank"]).tolist()
     flop = np.ma.filled(work["flop"], 0)
@@ -106,7 +110,10 @@ def _level(flops: Table, level: str) -> Table:
 
 
 def _scope(node: ScopeNode, all_flop: int, depth: int) -> Block:
-    """Return a scope of the tree; share: of all operations, for its bar."""
+    """Return a scope and its inner ones as `page.js` draws them.
+
+    all_flop: operations of the whole tree, of which bars are shares.
+    """
     own = format_amount(node.own_flop, "FLOP") if node.own_flop and node.children else ""
     return {
         "name": printable(node.name),
@@ -132,9 +139,9 @@ def _scope_notes(node: ScopeNode) -> Iterator[str]:
 
 
 def memory_section(figures: Figures) -> Block | None:
-    """Return what graphs hold at each operator, and who holds the peak; None if unknown.
+    """Return the section on memory at each operator, and at the peak; None if unknown.
 
-    The rank is the one that holds most.
+    It is drawn for the rank with the largest peak.
     """
     graphs = figures.memory_graphs
     if not len(graphs):
@@ -149,7 +156,7 @@ def memory_section(figures: Figures) -> Block | None:
         if graph["nodes"] and len(operators):
             curve, run = draw_memory(graph, operators, f"memory-{number}")
             drawn += [heading(_title(graph)), curve, note(_curve_note(graph, run))]
-    of_rank = f"Of rank {rank}: no other one holds more. " if several else ""
+    of_rank = f"Of rank {rank}, which has the largest peak. " if several else ""
     planned = "What graphs hold is planned before they run. " if drawn else ""
     tables = [
         _graph_table(graphs.take(np.sort(order[:MOST_ROWS])), len(graphs)),
@@ -168,22 +175,22 @@ def memory_section(figures: Figures) -> Block | None:
 
 
 def _of_graph(table: Table, graph: dict[str, Any]) -> Table:
-    """Return the rows of a graph of a rank, or of those of no graph."""
-    given, number = np.ma.getmaskarray(table["graph"]), np.ma.getdata(table["graph"])
-    same = given if graph["graph"] is None else ~given & (number == graph["graph"])
+    """Return the rows with the rank and the graph of a row, which may be without a graph."""
+    absent, number = np.ma.getmaskarray(table["graph"]), np.ma.getdata(table["graph"])
+    same = absent if graph["graph"] is None else ~absent & (number == graph["graph"])
     return table.take(same & (table["rank"] == graph["rank"]))
 
 
 def _curve_note(graph: dict[str, Any], run: int) -> str:
     static, capacity = graph["static_bytes"], graph["capacity_bytes"]
     at = f"{graph['peak_operator'] or 'an operator'} (operator {graph['peak_node']})"
-    said = f"Peak {format_bytes(graph['peak_bytes'])} at {printable(at)}"
+    text = f"Peak {format_bytes(graph['peak_bytes'])} at {printable(at)}"
     if capacity:
-        said += f", {graph['peak_bytes'] / capacity:.0%} of the device's {format_bytes(capacity)}"
+        text += f", {graph['peak_bytes'] / capacity:.0%} of the device's {format_bytes(capacity)}"
     if static:
-        said += f"; dotted: {format_bytes(static)} that it always holds"
+        text += f"; dotted: {format_bytes(static)} that it always holds"
     more = f" Of each {run} operators the one that holds most is drawn." if run > 1 else ""
-    return f"{said}.{more}"
+    return f"{text}.{more}"
 
 
 def _title(graph: dict[str, Any]) -> str:
@@ -211,7 +218,7 @@ def _graph_table(shown: Table, count: int) -> Block | None:
 
 
 def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block | None]:
-    """Yield what is held at the peak of each graph, largest first."""
+    """Yield a table per graph of the tensors held at its peak, largest first."""
     for number, graph in enumerate(graphs):
         tensors = _of_graph(figures.memory_tensors, graph)
         alive = tensors.take(tensors["at_peak"].astype(np.bool_))
@@ -236,12 +243,12 @@ def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block 
 
 
 def _byte_column(title: str, values_bytes: npt.NDArray[Any]) -> Block | None:
-    """Return a column of sizes, each in its unit; None if all are masked."""
-    given = values_bytes.tolist()
-    if all(value is None for value in given):
+    """Return a column of sizes, each formatted with its own unit; None if all are masked."""
+    sizes = values_bytes.tolist()
+    if all(size is None for size in sizes):
         return None
     return sorted_texts(
-        title, ["" if value is None else format_bytes(value) for value in given], given
+        title, ["" if size is None else format_bytes(size) for size in sizes], sizes
     )
 
 
@@ -249,9 +256,9 @@ def _byte_column(title: str, values_bytes: npt.NDArray[Any]) -> Block | None:
 
 
 def data_section(figures: Figures, culprit: Culprit | None) -> Block | None:
-    """Return queues over time, the pipeline as boxes, and tables; None if nothing was sampled.
+    """Return the section on data preparation: queues, pipeline and tables; None without samples.
 
-    The rank that is drawn is the culprit, or else the one whose host queue is most often empty.
+    The rank that is drawn is the culprit, else the one whose host queue is most often empty.
     """
     ranks = figures.data_preparation.to_dicts()
     if not ranks:
@@ -272,13 +279,13 @@ def data_section(figures: Figures, culprit: Culprit | None) -> Block | None:
         drawn += [heading("Pipeline"), boxes, note(left_out(left, "operation"))]
     advice = [one.text for one in worst_first(figures.all_advice()) if one.about in ABOUT_DATA]
     which = f"Rank {shown} of {len(ranks)} is drawn. " if len(ranks) > 1 else ""
-    said = (
-        "A queue that is empty makes what takes from it wait; an operation whose own queue is "
-        "empty while its input is full is slow itself."
+    remark = (
+        "The consumer of an empty queue waits; an operation whose own queue is empty while its "
+        "input queue is full is slow itself."
     )
     return section(
         "Data preparation",
-        note(f"{which}{said}"),
+        note(f"{which}{remark}"),
         plain_list(map(printable, advice[:MOST_ADVICE])),
         *drawn,
         *folded_tables(_data_tables(figures)),
@@ -286,10 +293,11 @@ def data_section(figures: Figures, culprit: Culprit | None) -> Block | None:
 
 
 def _levels(pipeline: Table) -> tuple[list[list[Block]], int]:
-    """Return boxes of operations, and how many operations have none.
+    """Return boxes of operations by level, and the number of operations without a box.
 
-    pipeline: of one rank, from the root on. Levels are from the sources to the root; operations
-    that are equally far from it are in one.
+    A level holds the operations at equal distance from the root; the sources come first.
+
+    pipeline: operations of one rank, parents before children.
     """
     depth: dict[int | None, int] = {}
     for op, parent in zip(pipeline["op"].tolist(), pipeline["parent"].tolist(), strict=True):
@@ -310,7 +318,7 @@ def _levels(pipeline: Table) -> tuple[list[list[Block]], int]:
 
 
 def _named(ops: Sequence[int]) -> str:
-    """Return the numbers of operations, the first of many."""
+    """Format the numbers of operations, at most MOST_NAMED of them."""
     left = len(ops) - MOST_NAMED
     return ", ".join(map(str, ops[:MOST_NAMED])) + (f" and {left} more" if left > 0 else "")
 

@@ -1,1 +1,1 @@
-"""Trace JSON of msprof, torch_npu and MindSpore: its lanes, and records of its events."""
+"""Readers of the trace JSON that msprof, torch_npu and MindSpore write."""

@@ -37,16 +37,16 @@ from timeline.sources.ascend_trace.lanes import (
     LaneKind,
     LaneMeaning,
     LaneTable,
-    lanes_by,
-    lanes_of,
+    find_lanes,
+    split_by_kind,
 )
 from timeline.sources.ascend_trace.tables import (
+    build_host_events,
+    build_ops,
+    build_planes,
+    build_steps,
+    build_tasks,
     format_for,
-    host_table,
-    ops_table,
-    planes_table,
-    step_tables,
-    tasks_table,
 )
 from timeline.sources.common.counters import CounterReader, counters_at
 from timeline.sources.common.decimals import whole_number
@@ -78,7 +78,7 @@ _Connected = TypeVar("_Connected", Tasks, HostEvents)
 
 
 class Calls(ColumnTable):
-    """Host calls that launched something: their connection, and when they began."""
+    """Connections and starts of host calls that launched something."""
 
     connection: Int64 = column(np.int64)
     start_ns: Int64 = column(np.int64)
@@ -97,19 +97,19 @@ class Calls(ColumnTable):
         return cls(connection[rows], lanes.spans(rows)["start_ns"])
 
 
-def with_launches(records: Records, calls: Calls, launches: Launches) -> Records:
-    """Note when tasks and ops were launched: the host call of the same connection, else a flow.
+def set_launches(records: Records, calls: Calls, launches: Launches) -> Records:
+    """Set launch times of tasks and ops: from the host call of their connection, else a flow.
 
-    Of several calls with one connection the latest counts.
+    The latest of several calls with the same connection counts.
     """
     order = np.lexsort((calls.start_ns, calls.connection))
     connection, called_ns = calls.connection[order], calls.start_ns[order]
 
     def launch_ns(kind: FlowEnd, wanted: Int64) -> Int64:
-        made = np.full(len(wanted), NO_TIME, np.int64)
-        of_kind = launches.kind == kind
-        np.maximum.at(made, launches.row[of_kind], launches.time_ns[of_kind])
-        return values_at(called_ns, last_rows(connection, wanted), made)
+        flow_ns = np.full(len(wanted), NO_TIME, np.int64)
+        at_kind = launches.kind == kind
+        np.maximum.at(flow_ns, launches.row[at_kind], launches.time_ns[at_kind])
+        return values_at(called_ns, last_rows(connection, wanted), flow_ns)
 
     tasks, ops = records.tasks, records.ops
     return replace(
@@ -119,8 +119,8 @@ def with_launches(records: Records, calls: Calls, launches: Launches) -> Records
     )
 
 
-def without_connections(records: Records) -> Records:
-    """Drop connections, which nothing needs once launch times are known."""
+def drop_connections(records: Records) -> Records:
+    """Drop connections from tasks and host events, which are unused once launch times are set."""
 
     def without(table: _Connected) -> _Connected:
         return replace(table, connection=constant(NO_ID, len(table), np.int64))
@@ -128,51 +128,52 @@ def without_connections(records: Records) -> Records:
     return replace(records, tasks=without(records.tasks), host=without(records.host))
 
 
-def connected_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, int]:
-    """Return the arrows of a trace, those that connections add, and how many still lack an end.
+def connect_flows(records: Records, resolved: ResolvedFlows) -> tuple[Flows, int]:
+    """Add arrows between calls and tasks of one connection; also count arrows that lack an end.
 
     Some exporters write one end of an arrow only, or neither, although the call and the task share
-    a connection. A database holds connections alone, and its arrows are these.
+    a connection.
     """
     host, strings = records.host, records.strings
     rows = np.flatnonzero(host.layer == strings.code(CALLS))
     device = ArrowTargets(strings, records.tasks, records.ops)
-    found = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
+    connected = Flows.concat(device.arrows(CONNECTION_LAUNCH, host.connection[rows], rows))
     drawn = resolved.flows.take(resolved.flows.category == strings.code(CONNECTION_LAUNCH))
-    found = found.take(~np.isin(_targets(found), _targets(drawn)))
+    connected = connected.take(~np.isin(_number_targets(connected), _number_targets(drawn)))
     lacking = resolved.lacking
-    completed = np.isin(_targets(lacking), _targets(found))
-    completed |= np.isin(_sources(lacking), _sources(found))
-    return Flows.concat([resolved.flows, found]), int(np.count_nonzero(~completed))
+    completed = np.isin(_number_targets(lacking), _number_targets(connected))
+    completed |= np.isin(_number_sources(lacking), _number_sources(connected))
+    return Flows.concat([resolved.flows, connected]), int(np.count_nonzero(~completed))
 
 
-def _targets(flows: Flows) -> Int64:
-    """One number for each target, negative where there is none."""
+def _number_targets(flows: Flows) -> Int64:
+    """Return a number that identifies each flow's target, negative if it has none."""
     return flows.target_row * len(FlowEnd) + flows.target_kind
 
 
-def _sources(flows: Flows) -> Int64:
-    """One number for each source, negative where there is none."""
+def _number_sources(flows: Flows) -> Int64:
+    """Return a number that identifies each flow's source, negative if it has none."""
     return flows.source_row * len(FlowEnd) + flows.source_kind
 
 
-HELD_UNNAMED = 4
-"""Times as many events are held while nothing has a name.
+_UNNAMED_FACTOR = 4
+"""Factor by which the event buffer is larger until the first process name was read.
 
-torch_npu writes the names behind the calls of the framework, and to look ahead for them is to read
-those twice.
+torch_npu writes the names after the calls of the framework. Looking ahead for them reads those
+calls twice.
 """
 _DRAWN_AS_STEPS = "Data_aug Bound"
-"""Flow category that only draws a number of the step trace."""
+"""Category of flows that only repeat a duration of the step trace."""
 
 
 @dataclass(frozen=True)
 class TraceFiles:
     """Files that share one set of process and thread names.
 
-    graph and iteration are those of the file's name, where the layout puts them there; `device`
-    keeps only the processes of one device where one export holds several. packed: the processes of
-    the system in whose pids a device is packed, None if it is in all.
+    graph, iteration: as in the file name, if the layout writes them there. only_device: whether
+    only processes of `device` are read, because the files hold several devices. packed: process
+    numbers of the operating system that msprof combined with a device in `pid`s; None if every
+    `pid` is such a combination.
     """
 
     paths: tuple[Path, ...]
@@ -184,17 +185,17 @@ class TraceFiles:
 
 
 def find_packed_devices(path: Path) -> tuple[frozenset[int], list[int]]:
-    """Return the processes whose pids hold a device, and those devices, ascending.
+    """Return the processes that msprof combined with devices in `pid`s, and the devices, ascending.
 
-    Other pids in a trace are those of the framework, which are the numbers of the system.
+    A `pid` that the framework wrote is the process number of the operating system itself.
 
     Raises:
         SourceError: the file cannot be read.
     """
     pids = {
         event.pid
-        for found in look_for_metadata(path, HARDWARE.encode())
-        for event in found
+        for metadata in look_for_metadata(path, HARDWARE.encode())
+        for event in metadata
         if isinstance(event.pid, int) and event.name == "process_name"
     }
     devices = {device for pid in pids if (device := device_of(pid)) not in (None, HOST_DEVICE)}
@@ -204,8 +205,8 @@ def find_packed_devices(path: Path) -> tuple[frozenset[int], list[int]]:
 def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRequest) -> Records:
     """Read the files into records.
 
-    Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
-    because the overlap of a step needs them.
+    Tables that no wanted layer needs stay empty. Tasks, ops, steps and launch times are always
+    read because overlap per step is computed from them.
 
     Raises:
         SourceError: a file cannot be read or holds an event of an unexpected shape.
@@ -216,7 +217,7 @@ def read_trace(files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRe
 def read_trace_and_overlap(
     files: TraceFiles, rank: int, strings: StringPool, wanted: ReadRequest
 ) -> tuple[Records, VendorOverlap]:
-    """Read the files as `read_trace` does, and the segments of their own Overlap Analysis.
+    """Read the files into records, and the intervals of their own Overlap Analysis.
 
     Raises:
         SourceError: as `read_trace`.
@@ -230,7 +231,10 @@ def read_trace_and_overlap(
 
 
 class _Reader:
-    """One pass over the files: events become columns as soon as there are enough of them."""
+    """One pass over the files, which turns events into columns batch by batch.
+
+    names: lane names from an earlier pass, None to collect them in this one.
+    """
 
     def __init__(
         self,
@@ -242,7 +246,7 @@ class _Reader:
         self._files, self._strings, self._wanted = files, strings, wanted
         self._layers = wanted.layers
         self.names = names or AscendLanes()
-        self._all_named = self._told_before = names is not None
+        self._all_named = self._named_before = names is not None
         self._looked_ahead = self._renamed = False
         self._read_as: dict[LaneKey, LaneMeaning] = {}
         self._tables, self.overlap = _Tables(), VendorOverlap.empty()
@@ -259,15 +263,15 @@ class _Reader:
         for path, damage in zip(self._files.paths, self._damages, strict=True):
             for metadata in self._held.read(path, damage):
                 for event in metadata:
-                    if not self._told_before and self._of_device(event.pid):
+                    if not self._named_before and self._of_device(event.pid):
                         self.names.add(event)
-                if self._held.is_full(1 if self.names.processes else HELD_UNNAMED):
+                if self._held.is_full(1 if self.names.processes else _UNNAMED_FACTOR):
                     self._flush()
         self._all_named = True
         self._flush()
 
     def misread(self) -> bool:
-        """Return whether names that came later tell that lanes were taken for what they are not."""
+        """Return whether lane names that came later change how events already read are read."""
         return self._renamed or any(
             self.names.meaning(key) != used for key, used in self._read_as.items()
         )
@@ -281,18 +285,18 @@ class _Reader:
         return not isinstance(pid, int) or pid >> PROCESS_BITS not in files.packed
 
     def _flush(self) -> None:
-        """Add the events that are held to the tables."""
+        """Move buffered events into the tables."""
         for events in self._held.take():
             self._add(events)
 
     def _add(self, events: EventColumns) -> None:
         is_read = self._of_read_processes(events)
         complete = np.flatnonzero(is_read & (events.phase == COMPLETE))
-        lanes = lanes_of(events, complete)
-        if not self._all_named and not all(map(self.names.known, lanes.values())):
+        lanes = find_lanes(events, complete)
+        if not self._all_named and not all(map(self.names.has_names, lanes.values())):
             self._look_ahead(lanes.values())
-        for kind, of_kind in lanes_by(self._kind, lanes, events, complete):
-            self._add_kind(kind, of_kind)
+        for kind, kind_lanes in split_by_kind(self._kind, lanes, events, complete):
+            self._add_kind(kind, kind_lanes)
         counters = np.flatnonzero(is_read & (events.phase == COUNTER))
         self._counters.add(
             part
@@ -313,24 +317,25 @@ class _Reader:
         )
 
     def _kind(self, key: LaneKey) -> LaneKind:
-        """Return what a lane is, by the names that are known now."""
+        """Return the kind of a lane by the names read so far, and note whether those changed."""
         meaning = self.names.meaning(key)
         self._renamed |= self._read_as.setdefault(key, meaning) != meaning
         return self.names.kind(key)
 
     def _look_ahead(self, lanes: Collection[LaneKey]) -> None:
-        """Look for the names of lanes now: this file has them behind many events.
+        """Search the files for names of lanes that come after many events.
 
-        Names are mostly together. If some are not, all are looked for the next time.
+        The first search stops once all `lanes` are named, since most files write names together.
+        A second search reads to the end of the files.
         """
         ahead = AscendLanes()
         for path in self._files.paths:
-            for found in look_for_metadata(path):
-                for event in found:
+            for metadata in look_for_metadata(path):
+                for event in metadata:
                     ahead.add(event)
-                if found and not self._looked_ahead:
+                if metadata and not self._looked_ahead:
                     names = self.names.with_more(ahead)
-                    if all(map(names.known, lanes)):
+                    if all(map(names.has_names, lanes)):
                         self.names, self._looked_ahead = names, True
                         return
         self.names, self._all_named = ahead.with_more(self.names), True
@@ -341,47 +346,53 @@ class _Reader:
         resolved = self._flows.resolve(
             lambda key: self._tables.lane_rows(key, records), lambda key: self._of_device(key[0])
         )
-        records = with_launches(records, self._tables.calls.build(), resolved.launches)
-        marked = find_marked_ops(records.tasks, records.tasks.name, records.ops, self._strings)
-        if len(marked):
-            numbered, ops = bool(len(records.ops)), [records.ops, marked]
+        records = set_launches(records, self._tables.calls.build(), resolved.launches)
+        marked_ops = find_marked_ops(records.tasks, records.tasks.name, records.ops, self._strings)
+        if len(marked_ops):
+            numbered, ops = bool(len(records.ops)), [records.ops, marked_ops]
             records = replace(records, ops=CommunicationOps.concat(ops), numbered_ops=numbered)
         flows, half = Flows.empty(), 0
         if Layer.ARROWS in self._layers:
-            flows, half = connected_flows(records, resolved)
+            flows, half = connect_flows(records, resolved)
         if not self._wanted.every_arg:
-            records = without_connections(records)
+            records = drop_connections(records)
         series, samples = self._counters.tables(self.names.process, self._strings)
+        warnings = (warning for damage in self._damages for warning in damage.warnings(rank))
         return replace(
             records,
             series=series,
             samples=samples,
             flows=flows,
             omissions=self._omissions(half, rank),
-            warnings=tuple(said for damage in self._damages for said in damage.warnings(rank)),
+            warnings=tuple(warnings),
         )
 
     def _omissions(self, half: int, rank: int) -> tuple[Omission, ...]:
-        found = []
+        omissions = []
         if half:
             reason = "arrows whose other end is not in the profile"
             arrows = frozenset({Layer.ARROWS})
-            found.append(Omission(reason, half, rank, code=OmissionCode.ARROW_HALF, layers=arrows))
+            omissions.append(
+                Omission(reason, half, rank, code=OmissionCode.ARROW_HALF, layers=arrows)
+            )
         if self._held.others:
             reason, code = "trace events of a phase that is not drawn", OmissionCode.NOT_DRAWN
-            found.append(Omission(reason, self._held.others, rank, loss=True, code=code))
+            omissions.append(Omission(reason, self._held.others, rank, loss=True, code=code))
         for process, rows in sorted(self._unread.items()):
             reason = f"events of {process}, which labels call a part of the device"
-            found.append(Omission(reason, rows, rank, loss=True, code=OmissionCode.NOT_DRAWN))
-        found += self._counters.omissions(rank)
-        return (*found, *(lost for damage in self._damages for lost in damage.omissions(rank)))
+            omissions.append(Omission(reason, rows, rank, loss=True, code=OmissionCode.NOT_DRAWN))
+        omissions += self._counters.omissions(rank)
+        return (
+            *omissions,
+            *(omission for damage in self._damages for omission in damage.omissions(rank)),
+        )
 
     def _add_kind(self, kind: LaneKind, lanes: LaneEvents) -> None:
         """Add the events of lanes of one kind to its table, if it has one."""
         names, files, tables = self.names, self._files, self._tables
         every_arg, keys = self._wanted.every_arg, lanes.keys
         if kind is LaneKind.STREAM:
-            tasks = tasks_table(
+            tasks = build_tasks(
                 lanes,
                 streams=[names.stream(key) for key in keys],
                 device=files.device,
@@ -391,10 +402,10 @@ class _Reader:
             tables.tasks.add(tasks, lanes)
         if kind is LaneKind.OPS:
             groups = [names.group(key) for key in keys]
-            ops = ops_table(lanes, groups=groups, graph=files.graph)
+            ops = build_ops(lanes, groups=groups, graph=files.graph)
             tables.ops.add(ops, lanes)
         if kind is LaneKind.PLANE and Layer.COMMUNICATION in self._layers:
-            planes = planes_table(
+            planes = build_planes(
                 lanes,
                 groups=[names.group(key) for key in keys],
                 planes=[names.plane(key) for key in keys],
@@ -404,7 +415,7 @@ class _Reader:
             tables.planes.add(planes, lanes)
         if kind is LaneKind.STEP_TRACE:
             graphs = [names.graph(key) for key in keys]
-            steps, parts = step_tables(
+            steps, parts = build_steps(
                 lanes, [files.graph if graph is None else graph for graph in graphs]
             )
             tables.steps.add(steps)
@@ -417,11 +428,11 @@ class _Reader:
         if kind is LaneKind.HOST:
             tables.steps.add(profiler_steps(lanes))
             if self._layers & {Layer.CANN, Layer.FRAMEWORK}:
-                host = host_table(
+                host = build_host_events(
                     lanes,
                     layers=[names.process(key[0]) for key in keys],
-                    processes=[_process(names, key) for key in keys],
-                    threads=[_whole(key[1]) for key in keys],
+                    processes=[_find_process(names, key) for key in keys],
+                    threads=[_parse_id(key[1]) for key in keys],
                     graph=files.graph,
                     wanted=self._wanted,
                 )
@@ -431,14 +442,14 @@ class _Reader:
                 tables.calls.add(Calls.of_lanes(lanes))
 
 
-def _file_name(files: TraceFiles) -> str:
-    """Return what a file is called, or files together of which each holds an iteration."""
+def _describe_files(files: TraceFiles) -> str:
+    """Return the name of the file, or a pattern for files that hold one iteration each."""
     name = files.paths[0].name
     return name if files.iteration == NO_ID else f"{name.partition('_')[0]}_*.json"
 
 
 class _Tables:
-    """The tables while they grow."""
+    """Builders of all tables of one capture."""
 
     def __init__(self) -> None:
         self.tasks = LaneTable(Tasks)
@@ -453,34 +464,34 @@ class _Tables:
     def records(
         self, rank: int, strings: StringPool, files: TraceFiles, overlap: VendorOverlap
     ) -> Records:
-        """Join the parts, which are gone then; rows take the iteration of their file."""
+        """Build records, and clear the builders; rows take the iteration of their file."""
         iteration = files.iteration
         tasks = mark_compute_by_overlap(self.tasks.build(), overlap, strings)
         return Records(
             rank,
             strings,
-            tasks=_at_iteration(tasks, iteration),
-            planes=_at_iteration(self.planes.build(), iteration),
-            ops=_at_iteration(self.ops.build(), iteration),
-            host=_at_iteration(self.host.build(), iteration),
+            tasks=_set_iteration(tasks, iteration),
+            planes=_set_iteration(self.planes.build(), iteration),
+            ops=_set_iteration(self.ops.build(), iteration),
+            host=_set_iteration(self.host.build(), iteration),
             steps=self.steps.build(),
             parts=self.parts.build(),
             vendor=sum_overlap(
-                overlap, f"Overlap Analysis of {_file_name(files)}", iteration, strings
+                overlap, f"Overlap Analysis of {_describe_files(files)}", iteration, strings
             ),
             free_rule=infer_free_rule(overlap, f"Overlap Analysis of {files.paths[0].name}"),
         )
 
     def lane_rows(self, key: LaneKey, records: Records) -> LaneRows | None:
-        """Return where a lane is in the tables that were joined: in one of them, or in none."""
-        for kind, made, table in (
+        """Return the rows of a lane in the table of records that holds it, None if none does."""
+        for kind, lanes, table in (
             (FlowEnd.HOST, self.host, records.host),
             (FlowEnd.TASK, self.tasks, records.tasks),
             (FlowEnd.OP, self.ops, records.ops),
             (FlowEnd.PLANE, self.planes, records.planes),
         ):
-            if key in made:
-                rows = made.rows_of(key)
+            if key in lanes:
+                rows = lanes.rows_of(key)
                 return LaneRows(kind, rows, table.start_ns[rows], table.end_ns[rows])
         return None
 
@@ -488,23 +499,24 @@ class _Tables:
 _Iterated = TypeVar("_Iterated", Tasks, PlaneTasks, CommunicationOps, HostEvents)
 
 
-def _at_iteration(table: _Iterated, iteration: int) -> _Iterated:
+def _set_iteration(table: _Iterated, iteration: int) -> _Iterated:
     return replace(table, iteration=constant(iteration, len(table), np.int64))
 
 
 PROCESS_BITS = 10
+"""Bits by which msprof shifts the process number in `pid`; they hold layer and device."""
 PACKED_PID = 1 << 22
-"""Linux numbers no process higher; msprof packs the process above layer and device."""
+"""Smallest `pid` that certainly holds layer and device, as Linux numbers no process higher."""
 
 
-def _process(names: AscendLanes, key: LaneKey) -> int:
-    """Return the process of a host lane; NO_ID if older msprof packed it ambiguously."""
-    pid = _whole(key[0])
+def _find_process(names: AscendLanes, key: LaneKey) -> int:
+    """Return the process of a host lane; NO_ID if the `pid` of older msprof is ambiguous."""
+    pid = _parse_id(key[0])
     if pid >= PACKED_PID:
         return pid >> PROCESS_BITS
     return NO_ID if names.process(key[0]) == "CANN" else pid
 
 
-def _whole(value: object) -> int:
+def _parse_id(value: object) -> int:
     number = whole_number(value)
     return NO_ID if number is None or number < 0 else number

@@ -1,4 +1,4 @@
-"""The events of Ascend traces as typed values, and a table of records for each kind of lane."""
+"""Typed args of Ascend trace events, and tables of records from events of each lane kind."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class AscendArgs(
 ):
     """The args of device tasks, HCCL tasks, communication ops, host calls, steps and operators.
 
-    They are in the order in which msprof writes them, which decodes fastest.
+    Fields are in the order in which msprof writes them, which decodes fastest.
     """
 
     level: Value = None
@@ -110,22 +110,22 @@ class AscendArgs(
 
 _OTHER_KINDS = Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
 _EVERY_ARG = frozenset({"batch", "notify", "plane_stream", "transport", "plane_data_type"})
-"""Args of tasks that only `--args all` shows."""
+"""Args of device and HCCL tasks that only `--args all` shows."""
 _PLANES = frozenset(
     {"plane_task", "plane_context", "source_rank", "target_rank", "size", "link", "bandwidth"}
 )
-"""Args that only HCCL tasks have, beside those."""
+"""Further args that only HCCL tasks have."""
 _SHAPES = frozenset({"input_dims"})
-"""Many strings, which few ask for."""
+"""Args with shapes of operator inputs: many distinct strings, read only if wanted."""
 
 
 def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat:
-    """Return the format of Ascend events; args that are left out are skipped unread."""
+    """Return the format of Ascend events; args in `left_out` are skipped without decoding."""
     return make_format(AscendArgs, _OTHER_KINDS, left_out=left_out)
 
 
 def format_for(wanted: ReadRequest) -> EventFormat:
-    """Return the format that reads what is wanted, and no other arg: most of a trace is args."""
+    """Return the format that decodes only wanted args, which are most of a trace's bytes."""
     left_out = frozenset[str]()
     if not wanted.every_arg:
         left_out |= _EVERY_ARG
@@ -140,14 +140,14 @@ _PARTS = (
     (StepPart.REDUCE, re.compile(r"Reduce_([0-9]{1,9})_([0-9]{1,9})"), "Reduce"),
     (StepPart.GET_NEXT, re.compile(r"GetNext\D*([0-9]{1,9})_([0-9]{1,9})"), "GetNext Time"),
 )
-"""Parts by name, or by category where a version of msprof writes plain names."""
+"""Step parts by name pattern, or by category for versions of msprof with unnumbered names."""
 _ITERATION_NAME = re.compile(r"Iteration ([0-9]{1,9})")
 
 
-def tasks_table(
+def build_tasks(
     lanes: LaneEvents, *, streams: Sequence[int | None], device: int, graph: int, every_arg: bool
 ) -> Tasks:
-    """Device tasks of streams; `graph` is the graph of tasks that name none."""
+    """Build device tasks of stream lanes; `graph` is the graph of tasks that name none."""
     count = len(lanes)
     types, names = lanes.arg_names("task_type"), lanes.names()
     return Tasks.of(
@@ -155,7 +155,7 @@ def tasks_table(
         lanes.spans()
         | {
             "device": constant(device, count, np.int64),
-            "stream": _streams(lanes, streams),
+            "stream": _choose_streams(lanes, streams),
             "task": lanes.ids(NO_ID, "task"),
             "graph": lanes.ids(graph, "model", "small_model"),
             "connection": lanes.ids(NO_ID, "connection"),
@@ -169,19 +169,23 @@ def tasks_table(
     )
 
 
-def _streams(lanes: LaneEvents, streams: Sequence[int | None]) -> Int64:
-    """Return the stream of each task: that in the name of its lane, else that in its args."""
-    named = lanes.of_lanes([NO_ID if stream is None else stream for stream in streams])
+def _choose_streams(lanes: LaneEvents, streams: Sequence[int | None]) -> Int64:
+    """Return the stream of each task, from the name of its lane, else from its args."""
+    from_names = lanes.of_lanes([NO_ID if stream is None else stream for stream in streams])
     if None not in streams:
-        return named
-    given = lanes.ids(NO_ID, "physical_stream", "stream")
-    return given if set(streams) == {None} else np.where(named == NO_ID, given, named)
+        return from_names
+    from_args = lanes.ids(NO_ID, "physical_stream", "stream")
+    return (
+        from_args
+        if set(streams) == {None}
+        else np.where(from_names == NO_ID, from_args, from_names)
+    )
 
 
-def planes_table(
+def build_planes(
     lanes: LaneEvents, *, groups: Sequence[str], planes: Sequence[int], graph: int, every_arg: bool
 ) -> PlaneTasks:
-    """HCCL tasks of planes."""
+    """Build HCCL tasks of plane lanes."""
     return PlaneTasks.of(
         len(lanes),
         lanes.spans()
@@ -211,8 +215,8 @@ def planes_table(
     )
 
 
-def ops_table(lanes: LaneEvents, *, groups: Sequence[str], graph: int) -> CommunicationOps:
-    """Communication ops of groups."""
+def build_ops(lanes: LaneEvents, *, groups: Sequence[str], graph: int) -> CommunicationOps:
+    """Build communication ops of op lanes."""
     return CommunicationOps.of(
         len(lanes),
         lanes.spans()
@@ -228,7 +232,7 @@ def ops_table(lanes: LaneEvents, *, groups: Sequence[str], graph: int) -> Commun
     )
 
 
-def host_table(
+def build_host_events(
     lanes: LaneEvents,
     *,
     layers: Sequence[str],
@@ -237,7 +241,7 @@ def host_table(
     graph: int,
     wanted: ReadRequest,
 ) -> HostEvents:
-    """Host events of threads."""
+    """Build host events of host threads."""
     count = len(lanes)
     return HostEvents.of(
         count,
@@ -255,12 +259,12 @@ def host_table(
             "connection": lanes.ids(NO_ID, "connection"),
             "graph": lanes.ids(graph, "model"),
         }
-        | ({"shapes": _shapes(lanes)} if wanted.shapes else {}),
+        | ({"shapes": _read_shapes(lanes)} if wanted.shapes else {}),
     )
 
 
-def _shapes(lanes: LaneEvents) -> Codes:
-    """Return the shapes of inputs, which lines part."""
+def _read_shapes(lanes: LaneEvents) -> Codes:
+    """Return input shapes, without the line breaks that the trace writes between inputs."""
     strings = lanes.strings
     return strings.translate(lanes.arg_names("input_dims"), strings, _format_shapes)
 
@@ -269,8 +273,8 @@ def _format_shapes(text: str) -> str:
     return "".join(text.split())
 
 
-def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepParts]:
-    """Return steps and their parts from the step-trace events of graphs, one per lane.
+def build_steps(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepParts]:
+    """Build steps and their parts from step-trace lanes; `graphs` has one graph id per lane.
 
     FP start and BP end of 0 or N/A mean that the step has none (inference, step mode).
     """
@@ -282,37 +286,37 @@ def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepPa
         spans["end_ns"],
         lanes.of_lanes(graphs),
         lanes.ids(NO_ID, "iteration"),
-        _marks_ns(lanes, "fp_start"),
-        _marks_ns(lanes, "bp_end"),
+        _read_marks_ns(lanes, "fp_start"),
+        _read_marks_ns(lanes, "bp_end"),
     )
-    for name, category, start_ns, end_ns, graph, given, fp_start_ns, bp_end_ns in zip(
+    for name, category, start_ns, end_ns, graph, arg_iteration, fp_start_ns, bp_end_ns in zip(
         lanes.format_names(),
         lanes.format_categories(),
         *(values.tolist() for values in columns),
         strict=True,
     ):
         if match := _ITERATION_NAME.fullmatch(name):
-            _extend(
+            _append(
                 steps,
                 start_ns=start_ns,
                 end_ns=end_ns,
                 graph=graph,
-                iteration=int(match[1]) if given == NO_ID else given,
+                iteration=int(match[1]) if arg_iteration == NO_ID else arg_iteration,
                 fp_start_ns=fp_start_ns,
                 bp_end_ns=bp_end_ns,
             )
             continue
-        for kind, pattern, of_kind in _PARTS:
+        for kind, pattern, kind_category in _PARTS:
             match = pattern.match(name)
-            if match or category == of_kind:
+            if match or category == kind_category:
                 iteration, number = (int(match[1]), int(match[2])) if match else (NO_ID, 0)
-                _extend(
+                _append(
                     parts,
                     start_ns=start_ns,
                     end_ns=end_ns,
                     graph=graph,
                     kind=kind,
-                    iteration=iteration if given == NO_ID else given,
+                    iteration=iteration if arg_iteration == NO_ID else arg_iteration,
                     number=number,
                 )
                 break
@@ -322,11 +326,11 @@ def step_tables(lanes: LaneEvents, graphs: Sequence[int]) -> tuple[Steps, StepPa
     )
 
 
-def _extend(columns: dict[str, list[int]], **row: int) -> None:
+def _append(columns: dict[str, list[int]], **row: int) -> None:
     for name, value in row.items():
         columns[name].append(value)
 
 
-def _marks_ns(lanes: LaneEvents, arg: str) -> Int64:
-    moments_ns = lanes.moments(arg)
-    return np.where(moments_ns > 0, moments_ns, NO_TIME)
+def _read_marks_ns(lanes: LaneEvents, arg: str) -> Int64:
+    times_ns = lanes.moments(arg)
+    return np.where(times_ns > 0, times_ns, NO_TIME)

@@ -1,4 +1,4 @@
-"""The raw data of a device, as CANN records it."""
+"""Raw device logs as CANN records them, before msprof parses them."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from pathlib import Path
 from timeline.sources.files.opened import source_errors_for
 
 SLICE = re.compile(r"(hwts|stars_soc|ts_track)\.data\.(\d{1,9})\.slice_(\d{1,9})")
-"""The slices of logs that are read: log, device and number."""
+"""Name of a slice of a log that is read: log, device and slice number."""
 
 
 def find_slices(directory: Path) -> tuple[Path, ...]:
-    """All slices of logs that are read, by log, device and number; empty ones hold nothing.
+    """Return all slices that are not empty, ordered by log, device and slice number.
 
     Raises:
         SourceError: the directory cannot be read.
     """
-    found = []
+    slices = []
     with source_errors_for(directory):
         if directory.is_dir():
             for path in directory.iterdir():
                 match = SLICE.fullmatch(path.name)
                 if match and path.is_file() and path.stat().st_size:
-                    found.append(((match[1], int(match[2]), int(match[3])), path))
-    return tuple(path for _, path in sorted(found))
+                    slices.append(((match[1], int(match[2]), int(match[3])), path))
+    return tuple(path for _, path in sorted(slices))

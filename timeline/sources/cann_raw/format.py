@@ -1,4 +1,4 @@
-"""The format of raw CANN slices that no tool has parsed."""
+"""Formats of sessions that no tool has parsed: readable slices, and raw data without any."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ RAW_SLICES = Format(
 )
 
 
-# -- what only msprof can read ---------------------------------------------------------------------
+# -- sessions that only msprof can read ------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class UnreadableSource:
-    """A capture that was never exported: it is known, but only msprof can read it."""
+    """A capture that was never exported and that only msprof can read."""
 
     layout: str
     identity: Identity
@@ -69,11 +69,11 @@ class UnreadableSource:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Nothing that can be read."""
+        """No files."""
         return ()
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Say how to export the capture.
+        """Raise an error that says how to export the capture.
 
         Raises:
             SourceError: always.
@@ -82,7 +82,7 @@ class UnreadableSource:
 
 
 def _recognise_session(folder: Folder) -> list[Capture]:
-    """Each device without anything else, or a session of the host alone."""
+    """Return captures of devices that no other format reads, or of a session of the host only."""
     is_session = folder.kind is FolderKind.MSPROF
     if is_session and (folder.free or "host" in folder.directories):
         return folder.captures_of(RAW, folder.path)

@@ -1,4 +1,4 @@
-"""Raw logs of each generation of chips, and the tasks that their records mark."""
+"""Layouts of raw task logs by chip generation, and starts and ends of tasks from their records."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from timeline.sources.files.opened import source_errors_for
 
 _ANY_SLICE = re.compile(r"(.+?)(?:\.\d+)?\.slice_\d+")
 STREAMS_OF_HARDWARE = 2048
+"""Number of streams of a chip whose stream ids have 11 bits."""
 SUBTASK = np.uint64(1 << 63)
-"""Set in the key of a sub-task of an FFTS+ task."""
+"""Bit of a task key that marks a sub-task of an FFTS+ task."""
 _STREAM, _TASK, _CONTEXT = np.uint64(48), np.uint64(32), np.uint64(16)
-"""Where ids lie in a key; the thread of a sub-task fills the lowest bits."""
+"""First bits of the ids in a task key; the thread id of a sub-task fills the lowest 16 bits."""
 
 UInt16 = npt.NDArray[np.uint16]
 
 
 def find_other_logs(directory: Path) -> list[str]:
-    """Return the names of the logs in a directory that are not read.
+    """Return the names of logs in a directory that this package does not read.
 
     Raises:
         SourceError: the directory cannot be read.
@@ -49,31 +50,31 @@ def find_other_logs(directory: Path) -> list[str]:
 
 
 def select_slices(slices: Sequence[Path], log: str) -> tuple[Path, ...]:
-    """Return the slices of one log, in their order."""
+    """Return the slices of one log, in the given order."""
     return tuple(path for path in slices if path.name.startswith(f"{log}.data."))
 
 
 def find_missing_slices(slices: Sequence[Path]) -> list[str]:
-    """Return the names of missing slices between those that are there."""
-    found = []
+    """Return the names of slices that are missing between existing ones, as names or ranges."""
+    missing = []
     numbers: dict[str, list[int]] = {}
     for path in slices:
         stem, _, number = path.name.rpartition("_")
         numbers.setdefault(stem, []).append(int(number))
-    for stem, of_log in numbers.items():
-        for before, after in pairwise(of_log):
+    for stem, log_numbers in numbers.items():
+        for before, after in pairwise(log_numbers):
             if after == before + 2:
-                found.append(f"{stem}_{before + 1}")
+                missing.append(f"{stem}_{before + 1}")
             elif after > before + 2:
-                found.append(f"{stem}_{before + 1} to {after - 1}")
-    return found
+                missing.append(f"{stem}_{before + 1} to {after - 1}")
+    return missing
 
 
 @dataclass(frozen=True)
 class TaskLog:
-    """A log of tasks: its records, what they say, and the names of its task types.
+    """A log of task starts and ends: its record layout, decoder and names of task types.
 
-    knows_streams: whether its records name the stream; those of chip V6 leave that to the host.
+    knows_streams: whether records hold the stream of a task; those of chip V6 do not.
     """
 
     log: Log
@@ -82,13 +83,13 @@ class TaskLog:
     knows_streams: bool = True
 
     def ids(self, key: UInt64) -> tuple[UInt64, UInt64, UInt64]:
-        """Stream, task and context of keys; 0 for what they do not hold."""
+        """Return stream, task and context ids from task keys; 0 if the log has no such id."""
         low = np.uint64(0xFFFF)
         if not self.knows_streams:
-            none = np.zeros(len(key), np.uint64)
-            return none, key >> _CONTEXT, none
-        plain = key & ~SUBTASK
-        return plain >> _STREAM, (plain >> _TASK) & low, (plain >> _CONTEXT) & low
+            zeros = np.zeros(len(key), np.uint64)
+            return zeros, key >> _CONTEXT, zeros
+        ids = key & ~SUBTASK
+        return ids >> _STREAM, (ids >> _TASK) & low, (ids >> _CONTEXT) & low
 
 
 _SHARED_TYPES = (
@@ -129,7 +130,7 @@ SUBTASK_TYPES = {
     13: "LOAD_CONTEXT",
     15: "DSA",
 }
-"""Of the sub-tasks of an FFTS+ task."""
+"""Types of sub-tasks of FFTS+ tasks, by number."""
 
 _STARS_FIELDS = {
     "head": (0, "<u2"),
@@ -147,61 +148,66 @@ _SUBTASK_START, _SUBTASK_END = 0b100010, 0b100011
 
 def hwts_log() -> TaskLog:
     """Return the log of chips that schedule by HWTS (910A, 310): `hwts.data`."""
-    return TaskLog(Log("hwts", HWTS_RECORD, has_magic), _hwts_marks, _HWTS_TYPES)
+    return TaskLog(Log("hwts", HWTS_RECORD, has_magic), _decode_hwts, _HWTS_TYPES)
 
 
 def stars_log(*, is_v6: bool, expanded_streams: bool) -> TaskLog:
     """Return the log of chips that schedule by STARS (910B and later): `stars_soc.data`.
 
     Args:
-        is_v6: whether the records are those of chip V6.
-        expanded_streams: whether stream ids have 15 bits, and not 11.
+        is_v6: whether records have the layout of chip V6.
+        expanded_streams: whether stream ids have 15 bits instead of 11.
     """
     if is_v6:
-        return TaskLog(Log("stars_soc", _STARS_V6, has_magic), _v6_marks, _V6_TYPES, False)
+        return TaskLog(Log("stars_soc", _STARS_V6, has_magic), _decode_v6, _V6_TYPES, False)
     return TaskLog(
         Log("stars_soc", _STARS, has_magic),
-        lambda records: _stars_marks(records, expanded_streams),
+        lambda records: _decode_stars(records, expanded_streams),
         _STARS_TYPES,
     )
 
 
-def _marks(records: RecordArray, key: UInt64, kind: npt.NDArray[Any], is_end: Bool) -> TaskMarks:
+def _mark(records: RecordArray, key: UInt64, kind: npt.NDArray[Any], is_end: Bool) -> TaskMarks:
     return TaskMarks(key, records["ticks"].astype(np.uint64), kind.astype(np.uint8), is_end)
 
 
-def _hwts_marks(records: RecordArray) -> TaskMarks:
+def _decode_hwts(records: RecordArray) -> TaskMarks:
     function = records["head"] & 7
     tasks = records[function <= TASK_END]
     key = (tasks["stream"] % STREAMS_OF_HARDWARE).astype(np.uint64) << _STREAM
     key |= tasks["task"].astype(np.uint64) << _TASK
-    return _marks(tasks, key, tasks["kind"], tasks["head"] & 7 == TASK_END)
+    return _mark(tasks, key, tasks["kind"], tasks["head"] & 7 == TASK_END)
 
 
-def _stars_marks(records: RecordArray, expanded: bool) -> TaskMarks:
+def _decode_stars(records: RecordArray, expanded: bool) -> TaskMarks:
     function = records["head"] & 63
     tasks = records[np.isin(function, (TASK_START, TASK_END, _SUBTASK_START, _SUBTASK_END))]
     function, kind = tasks["head"] & 63, tasks["head"] >> 10
-    stream, task = (_expanded_ids if expanded else _ids)(tasks["stream"], tasks["task"], kind)
+    decode_ids = _decode_long_ids if expanded else _decode_ids
+    stream, task = decode_ids(tasks["stream"], tasks["task"], kind)
     key = stream.astype(np.uint64) << _STREAM | task.astype(np.uint64) << _TASK
-    inside = function >= _SUBTASK_START
-    part = (
+    is_subtask = function >= _SUBTASK_START
+    subtask = (
         tasks["context"].astype(np.uint64) << _CONTEXT | tasks["thread"].astype(np.uint64) | SUBTASK
     )
-    key = np.where(inside, key | part, key)
-    kind = np.where(inside, tasks["subtask"] & 255, kind)
-    return _marks(tasks, key, kind, function & 1 == 1)
+    key = np.where(is_subtask, key | subtask, key)
+    kind = np.where(is_subtask, tasks["subtask"] & 255, kind)
+    return _mark(tasks, key, kind, function & 1 == 1)
 
 
-def _v6_marks(records: RecordArray) -> TaskMarks:
+def _decode_v6(records: RecordArray) -> TaskMarks:
     function = records["head"] & 63
     tasks = records[function <= TASK_END]
     task = tasks["task"].astype(np.uint64) << np.uint64(16) | tasks["stream"].astype(np.uint64)
-    return _marks(tasks, task << _CONTEXT, tasks["head"] >> 10, tasks["head"] & 63 == TASK_END)
+    return _mark(tasks, task << _CONTEXT, tasks["head"] >> 10, tasks["head"] & 63 == TASK_END)
 
 
-def _ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
-    """Stream and task from their fields, which the hardware uses for each other's bits."""
+def _decode_ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
+    """Return stream and task ids from the two fields of a record.
+
+    If bit 12 of the stream field is set, its upper three bits belong to the task id; if only bit 13
+    is set, the lower 12 bits of both fields are exchanged.
+    """
     bit_12, bit_13 = stream & 0x1000 != 0, stream & 0x2000 != 0
     swapped = bit_13 & ~bit_12
     return (
@@ -214,8 +220,12 @@ def _ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, 
     )
 
 
-def _expanded_ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
-    """Ids of tasks where those of streams have 15 bits; place holders and events never swap."""
+def _decode_long_ids(stream: UInt16, task: UInt16, kind: npt.NDArray[Any]) -> tuple[UInt16, UInt16]:
+    """Return stream and task ids if stream ids have 15 bits.
+
+    If bit 15 of the stream field is set, the lower 15 bits of both fields are exchanged, except in
+    place holders (3) and event records (4).
+    """
     swapped = (stream & 0x8000 != 0) & (kind != 3) & (kind != 4)
     return (
         np.where(swapped, task, stream) & np.uint16(0x7FFF),

@@ -1,9 +1,8 @@
-"""Reads the raw data of a device, as CANN records it: tasks without names, and steps."""
+"""Source of raw device logs, which hold steps and tasks without names."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -54,16 +53,17 @@ from timeline.sources.files.opened import open_regular_file, source_errors_for
 from timeline.sources.source import Identity, ReadRequest
 
 _CHIP_V6 = frozenset({"15", "16", "19"})
-"""`platform_version` of the chips whose records are laid out in the newest way."""
+"""`platform_version` of chips whose records have the newest layout (V6)."""
 _STREAM_SPEC = re.compile(r"(?:un)?aging\.compact\.expand_stream_spec\.slice_\d+")
 _EXPANDED_AT = 24
-"""Where the record of how many streams there are says whether their ids have 15 bits."""
+"""Offset of the byte in the host's record of stream limits that is 1 if ids have 15 bits."""
 _KINDS = 256
+"""Number of task types; sub-task types are counted from here on."""
 
 
 @dataclass(frozen=True)
 class RawSlicesSource:
-    """`PROF_*/device_N/data`: the logs of HWTS or STARS, and of the task scheduler."""
+    """`PROF_*/device_N/data`: logs of the task hardware (HWTS or STARS) and of the scheduler."""
 
     layout: str
     identity: Identity
@@ -72,8 +72,8 @@ class RawSlicesSource:
 
     @property
     def clock(self) -> Clock:
-        """The clock of the host, where the capture relates the counter of the device to it."""
-        # Whether there is an anchor does not depend on the frequency of its correction.
+        """The host's clock, or an unknown one if nothing relates the device's counter to it."""
+        # The frequency in info.json corrects an anchor, but does not decide if there is one.
         return Clock() if read_anchor(self.data.parent, {}) is None else self.host_clock
 
     @property
@@ -84,8 +84,9 @@ class RawSlicesSource:
     def read(self, wanted: ReadRequest) -> Records:
         """Read all tasks and steps, whatever is wanted.
 
-        Tasks lie where the device's counter had them on CLOCK_MONOTONIC_RAW of the host. What only
-        the host recorded, names and communication above all, is not known, and a warning says so.
+        Times are counts of the device, converted to CLOCK_MONOTONIC_RAW of the host. Names,
+        communication and everything else that only the host recorded are missing; a warning says
+        so.
         """
         path, info = read_device_info(self.data.parent)
         clock = read_device_clock(self.data.parent, path, info)
@@ -99,29 +100,29 @@ class RawSlicesSource:
 
 
 def read_device_info(directory: Path) -> tuple[Path, dict[str, Any]]:
-    """Return the info.json of a device directory: its path, and what it holds.
+    """Return the path and content of the info.json of a device directory.
 
     Raises:
         SourceError: there is none, or it cannot be read.
     """
-    found = find_clock_files(directory, "info.json")
-    if not found:
+    paths = find_clock_files(directory, "info.json")
+    if not paths:
         raise SourceError(
             directory,
             "holds no info.json, which gives the frequency of the device's counter.",
             do=how_to_export(directory.parent),
         )
-    return found[0], read_json(found[0])
+    return paths[0], read_json(paths[0])
 
 
 def read_device_clock(directory: Path, path: Path, info: dict[str, Any]) -> CounterClock:
     """Return the clock of a device; without an anchor it counts from the device's start.
 
     Args:
-        path, info: what `read_device_info` gave.
+        path, info: path and content of the device's info.json.
 
     Raises:
-        SourceError: the frequency is not given, or is none; or a log cannot be read.
+        SourceError: the frequency is missing or not a frequency, or a log cannot be read.
     """
     frequency = device_frequency(info)
     tick_ns = parse_tick_ns(frequency)
@@ -138,7 +139,7 @@ def _has_expanded_streams(host_data: Path) -> bool:
     """Return whether the host recorded that stream ids have 15 bits.
 
     Raises:
-        SourceError: what it recorded cannot be read.
+        SourceError: the record cannot be read.
     """
     with source_errors_for(host_data):
         if not host_data.is_dir():
@@ -153,9 +154,9 @@ def _has_expanded_streams(host_data: Path) -> bool:
 class _Reader(LostRows):
     """One pass over the logs of one device."""
 
-    def __init__(self, source: RawSlicesSource, clock: CounterClock, named: bool) -> None:
+    def __init__(self, source: RawSlicesSource, clock: CounterClock, with_names: bool) -> None:
         super().__init__(source.identity.rank)
-        self.source, self.clock, self.with_names = source, clock, named
+        self.source, self.clock, self.with_names = source, clock, with_names
         self.slices = source.files
         self.strings = StringPool()
         self.tasks = TableBuilder(Tasks)
@@ -164,84 +165,81 @@ class _Reader(LostRows):
         self.is_unanchored = clock.anchor is NO_ANCHOR
         self.knows_streams = True
 
-    def _slices_of(self, name: str) -> Sequence[Path]:
-        return select_slices(self.slices, name)
-
     def read_tasks(self, log: TaskLog) -> None:
-        reader = RecordReader(log.log, self._slices_of(log.log.name))
-        found = read_intervals(reader, log.marks)
+        reader = RecordReader(log.log, select_slices(self.slices, log.log.name))
+        intervals = read_intervals(reader, log.marks)
         self.omissions += reader.omissions(self.rank)
         for reason, rows in (
-            ("device tasks that started but never ended", found.unfinished),
-            ("ends of device tasks without a start", found.unstarted),
+            ("device tasks that started but never ended", intervals.unfinished),
+            ("ends of device tasks without a start", intervals.unstarted),
         ):
             self.leave_out(reason, rows, OmissionCode.UNPAIRED)
-        self.others += found.others
-        self.tasks.add(self._tasks(log, found))
-        self.knows_streams &= log.knows_streams or not len(found.key)
+        self.others += intervals.others
+        self.tasks.add(self._build_tasks(log, intervals))
+        self.knows_streams &= log.knows_streams or not len(intervals.key)
 
     def read_steps(self, *, is_v6: bool) -> None:
         """Read the log of the task scheduler."""
         log = track_log(is_v6=is_v6)
-        reader = RecordReader(log, self._slices_of(log.name))
+        reader = RecordReader(log, select_slices(self.slices, log.name))
         trace = read_step_trace(reader, self.clock.times_ns, self.rank)
         self.omissions += [*reader.omissions(self.rank), *trace.omissions]
         self.others += trace.others
         self.steps, self.parts = trace.steps, trace.parts
 
-    def _tasks(self, log: TaskLog, found: TaskIntervals) -> Tasks:
-        count = len(found.key)
-        stream, task, context = (ids.astype(np.int64) for ids in log.ids(found.key))
-        inside = found.key & SUBTASK != 0
-        kind = found.kind + np.where(inside, _KINDS, 0)
+    def _build_tasks(self, log: TaskLog, intervals: TaskIntervals) -> Tasks:
+        count = len(intervals.key)
+        stream, task, context = (ids.astype(np.int64) for ids in log.ids(intervals.key))
+        is_subtask = intervals.key & SUBTASK != 0
+        kind = intervals.kind + np.where(is_subtask, _KINDS, 0)
         types = [log.types.get(code, f"type {code}") for code in range(_KINDS)]
         types += [SUBTASK_TYPES.get(code, f"sub-task type {code}") for code in range(_KINDS)]
-        copies = np.array([name in COPY_TYPES for name in types])
-        seen = distinct(kind)
+        is_copy = np.array([name in COPY_TYPES for name in types])
+        present = distinct(kind)
         codes = np.zeros(2 * _KINDS, np.int32)
-        codes[seen] = self.strings.codes(types[code] for code in seen.tolist())
+        codes[present] = self.strings.codes(types[code] for code in present.tolist())
         device = self.source.identity.device
         task_type = codes[kind]
         compute = compute_by_type(task_type, self.strings)
         return Tasks.of(
             count,
-            start_ns=self.clock.times_ns(found.start_ticks),
-            end_ns=self.clock.times_ns(found.end_ticks),
+            start_ns=self.clock.times_ns(intervals.start_ticks),
+            end_ns=self.clock.times_ns(intervals.end_ticks),
             device=NO_ID if device is None else device,
             stream=stream if log.knows_streams else constant(NO_ID, count, np.int64),
             task=task,
-            context=np.where(inside, context, NO_CONTEXT),
-            name=self._names(log, found, kind, types),
+            context=np.where(is_subtask, context, NO_CONTEXT),
+            name=self._build_names(log, intervals, kind, types),
             task_type=task_type,
             op_type=np.where(compute, task_type, NO_NAME),
             compute=compute,
-            copy=copies[kind],
+            copy=is_copy[kind],
         )
 
-    def _names(
-        self, log: TaskLog, found: TaskIntervals, kind: np.ndarray, types: list[str]
+    def _build_names(
+        self, log: TaskLog, intervals: TaskIntervals, kind: np.ndarray, types: list[str]
     ) -> Codes:
-        """Return what is known of each task, as its name: ids and type."""
+        """Return names made of the ids and type of each task, which has no name of its own."""
         if not self.with_names:
             return constant(NO_NAME, len(kind), np.int32)
-        # The type takes the place of the thread: each name is made once.
-        alike: UInt64 = found.key & ~np.uint64(0xFFFF) | kind.astype(np.uint64)
+        # The type replaces the thread in the key, so that each distinct name is formatted once.
+        name_key: UInt64 = intervals.key & ~np.uint64(0xFFFF) | kind.astype(np.uint64)
 
         def codes(keys: UInt64) -> Codes:
-            ids = (part.tolist() for part in log.ids(keys))
+            ids = (column.tolist() for column in log.ids(keys))
             kinds = (keys & np.uint64(0xFFFF)).tolist()
             return self.strings.codes(
-                _name(log, stream, task, context if code >= _KINDS else None, types[code])
+                _format_name(log, stream, task, context if code >= _KINDS else None, types[code])
                 for stream, task, context, code in zip(*ids, kinds, strict=True)
             )
 
-        return map_values(alike, codes)
+        return map_values(name_key, codes)
 
     def records(self) -> Records:
-        """Everything that was read.
+        """Return records of all tasks and steps that were read.
 
         Raises:
-            SourceError: it is nothing.
+            SourceError: there is neither a whole task nor a whole step.
         """
         tasks = self.tasks.build()
         directory = self.source.identity.directory
@@ -270,7 +268,7 @@ class _Reader(LostRows):
         )
 
     def _add_warnings(self, directory: Path, several: int, tasks: Tasks) -> None:
-        """Note what the records lack, and what would have it."""
+        """Warn of data that is missing or ambiguous in raw logs, and say how to get it."""
         self.warn(
             "raw data, read without CANN. Names and shapes of operators, communication with its "
             "planes, host calls and counters are not known; communication shows as idle time "
@@ -295,11 +293,11 @@ class _Reader(LostRows):
             self.warn(f"{several} tasks start in steps of several graphs and count for none.")
         if missing := find_missing_slices(self.slices):
             self.warn(f"slices are missing: {', '.join(missing)}.")
-        if others := find_other_logs(self.source.data):
-            self.warn(f"raw logs that are not read: {', '.join(others)}.")
+        if logs := find_other_logs(self.source.data):
+            self.warn(f"raw logs that are not read: {', '.join(logs)}.")
 
 
-def _name(log: TaskLog, stream: int, task: int, context: int | None, kind: str) -> str:
+def _format_name(log: TaskLog, stream: int, task: int, context: int | None, kind: str) -> str:
     ids = f"stream {stream} task {task}" if log.knows_streams else f"task {task}"
-    inside = "" if context is None else f" context {context}"
-    return f"{ids}{inside} ({kind})"
+    context_suffix = "" if context is None else f" context {context}"
+    return f"{ids}{context_suffix} ({kind})"

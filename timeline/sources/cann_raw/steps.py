@@ -26,7 +26,11 @@ _PART = ("graph", "iteration", "number", "kind", "start_ns", "end_ns")
 
 @dataclass(eq=False)
 class _Iteration:
-    """One iteration while its tags come; `opens` where it is the first of a run of its graph."""
+    """An unfinished iteration of a graph.
+
+    opens: whether it is the first iteration of a run of the graph. last: the last tag added,
+    except those of parts.
+    """
 
     start_ns: int
     opens: bool = False
@@ -34,22 +38,24 @@ class _Iteration:
     forward_ns: int = int(NO_TIME)
     backward_ns: int = int(NO_TIME)
     end_ns: int = int(NO_TIME)
-    begun: dict[tuple[StepPart, int, int], int] = field(default_factory=dict)
-    """The parts that have begun: by kind, stream and tag, when."""
+    part_starts_ns: dict[tuple[StepPart, int, int], int] = field(default_factory=dict)
+    """Starts of unfinished parts, by kind, stream and number of the fetch (0 for a reduce)."""
     parts: list[tuple[int, int, StepPart]] = field(default_factory=list)
+    """Start, end and kind of each finished part."""
 
 
 class StepTags:
-    """The steps of all graphs, made of tags that come graph by graph, in order of time.
+    """State machine that turns step-trace tags into steps and their parts.
 
-    Tags of a graph are 0 and 1 for the start and end of a run of it, 2 forward start, 3 backward
-    end, 4 iteration end, from 10000 reduces and from 20000 data fetches (even starts, odd ends);
-    60000 and 60001 are steps without a graph. A run may hold several iterations, and runs of one
-    graph may overlap: then a tag belongs to the oldest iteration that it can follow. Iterations
-    are counted from 1, as msprof does.
+    Tags are added graph by graph, and in order of time within a graph. Tags 0 and 1 are the start
+    and end of a run of the graph, 2 forward start, 3 backward end, 4 iteration end, from 10000
+    reduces and from 20000 data fetches (even starts, odd ends); 60000 and 60001 are the start and
+    end of a step without a run. A run may hold several iterations, and runs of one graph may
+    overlap: a tag then belongs to the oldest iteration that it can follow. Iterations are counted
+    from 1, as msprof does.
 
-    astray: tags of no step; unfinished, unstarted: steps without an end or a start; halves:
-    reduces and fetches without one of both; others: tags of something else.
+    astray: number of tags outside steps; unfinished, unstarted: of steps without an end or a start;
+    halves: of reduces and fetches without an end or a start; others: of unknown tags.
     """
 
     def __init__(self) -> None:
@@ -58,12 +64,13 @@ class StepTags:
         self.astray = self.unfinished = self.unstarted = self.halves = self.others = 0
         self._open: deque[_Iteration] = deque()
         self._going: list[_Iteration] = []
-        """Those of the open ones whose end has not come."""
+        """Open iterations whose end tag was not added yet, oldest first."""
         self._windows: dict[int, int] = {}
+        """Start times of open steps without a run, by their index."""
         self._graph, self._count = int(NO_GRAPH), 0
 
     def add(self, time_ns: int, graph: int, index: int, stream: int, tag: int) -> None:
-        """Take the next tag."""
+        """Add the next tag."""
         if graph != self._graph:
             self.close()
             self._graph, self._count = graph, 0
@@ -72,12 +79,12 @@ class StepTags:
         elif tag == _END:
             self._end_run(time_ns)
         elif tag <= _ITERATION_END:
-            self._step_on(time_ns, tag)
+            self._advance(time_ns, tag)
         elif _REDUCE <= tag < _GET_NEXT:
             oldest = self._going[0] if self._going else None
-            self._part(oldest, StepPart.REDUCE, time_ns, stream, tag)
+            self._add_part(oldest, StepPart.REDUCE, time_ns, stream, tag)
         elif _GET_NEXT <= tag < _STEP_START:
-            self._part(self._fetching(), StepPart.GET_NEXT, time_ns, stream, tag)
+            self._add_part(self._find_fetching(), StepPart.GET_NEXT, time_ns, stream, tag)
         elif tag == _STEP_START:
             self.unfinished += index in self._windows
             self._windows[index] = time_ns
@@ -96,16 +103,17 @@ class StepTags:
         )
 
     def close(self) -> None:
-        """End a graph: what is open has lost its end."""
+        """End the current graph; count its open steps as unfinished."""
         while self._open:
             self._finish(self._open.popleft())
         self.unfinished += len(self._windows)
         self._windows.clear()
 
-    def _step_on(self, time_ns: int, tag: int) -> None:
-        iteration = next((one for one in self._going if one.last < tag), None)
+    def _advance(self, time_ns: int, tag: int) -> None:
+        """Add a forward, backward or iteration-end tag to the oldest iteration it can follow."""
+        iteration = next((candidate for candidate in self._going if candidate.last < tag), None)
         if iteration is None:
-            iteration = self._next_of_the_run()
+            iteration = self._begin_next()
         iteration.last = tag
         if tag == _FORWARD:
             iteration.forward_ns = time_ns
@@ -115,68 +123,68 @@ class StepTags:
             iteration.end_ns = time_ns
             self._stop(iteration)
 
-    def _begin(self, one: _Iteration) -> _Iteration:
-        self._open.append(one)
-        self._going.append(one)
-        return one
+    def _begin(self, iteration: _Iteration) -> _Iteration:
+        self._open.append(iteration)
+        self._going.append(iteration)
+        return iteration
 
-    def _stop(self, one: _Iteration) -> None:
-        self._going = [other for other in self._going if other is not one]
+    def _stop(self, iteration: _Iteration) -> None:
+        self._going = [other for other in self._going if other is not iteration]
 
-    def _next_of_the_run(self) -> _Iteration:
-        """Return a run of several iterations: the next one begins where the last one ended."""
+    def _begin_next(self) -> _Iteration:
+        """Begin another iteration of the newest run, at the end of its last iteration."""
         return self._begin(_Iteration(self._open[-1].end_ns if self._open else int(NO_TIME)))
 
-    def _fetching(self) -> _Iteration | None:
-        """Return the iteration that data is fetched for: the newest, or the one after it."""
+    def _find_fetching(self) -> _Iteration | None:
+        """Return the iteration that fetches data: the newest, or the next one if that has ended."""
         if self._open and self._open[-1].last == _ITERATION_END:
-            self._next_of_the_run()
+            self._begin_next()
         return self._open[-1] if self._open else None
 
-    def _part(
+    def _add_part(
         self, iteration: _Iteration | None, kind: StepPart, time_ns: int, stream: int, tag: int
     ) -> None:
         if iteration is None:
             self.astray += 1
             return
         key = kind, stream, tag // 2 if kind is StepPart.GET_NEXT else 0
-        begun_ns = iteration.begun.pop(key, None)
+        start_ns = iteration.part_starts_ns.pop(key, None)
         if tag % 2 == 0:
-            self.halves += begun_ns is not None
-            iteration.begun[key] = time_ns
-        elif begun_ns is None:
+            self.halves += start_ns is not None
+            iteration.part_starts_ns[key] = time_ns
+        elif start_ns is None:
             self.halves += 1
         else:
-            iteration.parts.append((begun_ns, time_ns, kind))
+            iteration.parts.append((start_ns, time_ns, kind))
 
     def _end_run(self, time_ns: int) -> None:
-        """End a run of the graph: the oldest iteration, and those it went on with."""
+        """End a run of the graph: finish its first iteration and all that follow it in the run."""
         if not self._open:
             self.astray += 1
             return
         first = self._open.popleft()
         if first.end_ns == NO_TIME:
-            # A graph that is only run, and not trained, has no iteration ends.
+            # Graphs that only infer have no iteration ends.
             first.end_ns = time_ns
         self._finish(first)
         while self._open and not self._open[0].opens:
             self._finish(self._open.popleft())
 
-    def _finish(self, one: _Iteration) -> None:
-        self._stop(one)
-        if one.end_ns == NO_TIME or one.start_ns == NO_TIME:
-            self.unfinished += one.start_ns != NO_TIME
-            self.unstarted += one.start_ns == NO_TIME
-            self.astray += len(one.parts) * 2 + len(one.begun)
+    def _finish(self, iteration: _Iteration) -> None:
+        self._stop(iteration)
+        if iteration.end_ns == NO_TIME or iteration.start_ns == NO_TIME:
+            self.unfinished += iteration.start_ns != NO_TIME
+            self.unstarted += iteration.start_ns == NO_TIME
+            self.astray += len(iteration.parts) * 2 + len(iteration.part_starts_ns)
             return
         self._count += 1
-        self.halves += len(one.begun)
-        of_graph = self._graph, self._count
-        times = one.start_ns, one.end_ns, one.forward_ns, one.backward_ns
-        self._steps.append((*of_graph, *times))
+        self.halves += len(iteration.part_starts_ns)
+        ids = self._graph, self._count
+        times = iteration.start_ns, iteration.end_ns, iteration.forward_ns, iteration.backward_ns
+        self._steps.append((*ids, *times))
         numbers = dict.fromkeys(StepPart, 0)
-        for start_ns, end_ns, kind in sorted(one.parts):
-            self._parts.append((*of_graph, numbers[kind], int(kind), start_ns, end_ns))
+        for start_ns, end_ns, kind in sorted(iteration.parts):
+            self._parts.append((*ids, numbers[kind], int(kind), start_ns, end_ns))
             numbers[kind] += 1
 
     def _end_window(self, index: int, time_ns: int) -> None:
@@ -184,13 +192,13 @@ class StepTags:
         if start_ns is None:
             self.unstarted += 1
             return
-        none = int(NO_TIME)
-        self._steps.append((self._graph, index, start_ns, time_ns, none, none))
+        no_mark = int(NO_TIME)
+        self._steps.append((self._graph, index, start_ns, time_ns, no_mark, no_mark))
 
 
 _STEP_TRACE = 10
 _KINDS = (_STEP_TRACE, 11, 12, 13, 14, 15, 61)
-"""All kinds of records: step trace, memcpy, task type, task flip (old and new), blocks, queue."""
+"""Kinds of records: step trace, memcpy, task type, task flip (old and new), blocks, queue."""
 _ROWS = 1 << 16
 _HIGHEST_ID = np.uint64(1 << 62)
 
@@ -210,7 +218,10 @@ def _has_known_kind(records: RecordArray) -> Bool:
 
 @dataclass(frozen=True)
 class StepTrace:
-    """Steps and their parts; others: records of the log that are of something else."""
+    """Steps and their parts.
+
+    others: number of records that are not of steps.
+    """
 
     steps: Steps
     parts: StepParts
@@ -219,7 +230,7 @@ class StepTrace:
 
 
 class _Marks(ColumnTable):
-    """Moments of the step trace, each of a graph and with the tag that says what it is."""
+    """Tagged timestamps of the step trace, each of one graph."""
 
     time_ns: Int64 = column(np.int64)
     graph: Int64 = column(np.int64)
@@ -234,16 +245,16 @@ class _Marks(ColumnTable):
         return same
 
     def rows(self) -> Iterator[tuple[int, int, int, int, int]]:
-        """Row by row, as Python numbers."""
+        """Yield rows as Python numbers."""
         for first in range(0, len(self), _ROWS):
-            part = self[first : first + _ROWS].columns().values()
-            yield from zip(*(values.tolist() for values in part), strict=True)
+            columns = self[first : first + _ROWS].columns().values()
+            yield from zip(*(values.tolist() for values in columns), strict=True)
 
 
 def read_step_trace(
-    reader: RecordReader, moments_ns: Callable[[UInt64], Int64], rank: int
+    reader: RecordReader, convert_ns: Callable[[UInt64], Int64], rank: int
 ) -> StepTrace:
-    """Read the log and put the tags of each graph together.
+    """Read steps and their parts from the log of the task scheduler.
 
     Raises:
         SourceError: a slice cannot be read.
@@ -251,46 +262,46 @@ def read_step_trace(
     builder = TableBuilder(_Marks)
     others = 0
     for records in reader.blocks():
-        tags = records[records["kind"] == _STEP_TRACE]
-        others += len(records) - len(tags)
-        builder.add(_marks(tags, moments_ns))
+        step_records = records[records["kind"] == _STEP_TRACE]
+        others += len(records) - len(step_records)
+        builder.add(_decode_marks(step_records, convert_ns))
     marks = builder.build()
-    good = (marks.time_ns != NO_TIME) & (marks.graph >= 0)
-    strange = int(np.count_nonzero(~good))
-    marks = marks.take(good)
+    is_valid = (marks.time_ns != NO_TIME) & (marks.graph >= 0)
+    invalid = int(np.count_nonzero(~is_valid))
+    marks = marks.take(is_valid)
     marks = marks.take(np.lexsort((marks.time_ns, marks.graph)))
-    again = marks.repeats_row_before()
-    trace = StepTags()
-    for row in marks.take(~again).rows():
-        trace.add(*row)
-    trace.close()
-    strangers = {
-        "step trace records without a valid time or graph": strange,
-        "step trace records of no step": trace.astray,
+    repeated = marks.repeats_row_before()
+    tags = StepTags()
+    for row in marks.take(~repeated).rows():
+        tags.add(*row)
+    tags.close()
+    unplaced = {
+        "step trace records without a valid time or graph": invalid,
+        "step trace records of no step": tags.astray,
     }
     halves = {
-        "steps that started but never ended": trace.unfinished,
-        "steps without a start": trace.unstarted,
-        "reduces and data fetches with one end only": trace.halves,
+        "steps that started but never ended": tags.unfinished,
+        "steps without a start": tags.unstarted,
+        "reduces and data fetches with one end only": tags.halves,
     }
-    repeats = {"step trace records that repeat others": int(np.count_nonzero(again))}
+    repeats = {"step trace records that repeat others": int(np.count_nonzero(repeated))}
     omissions = (
-        *counted_losses(strangers, rank, OmissionCode.NO_TIME),
+        *counted_losses(unplaced, rank, OmissionCode.NO_TIME),
         *counted_losses(halves, rank, OmissionCode.UNPAIRED),
         *counted_losses(repeats, rank, OmissionCode.REPEATED, loss=False),
     )
-    return StepTrace(*trace.tables(), omissions, others + trace.others)
+    return StepTrace(*tags.tables(), omissions, others + tags.others)
 
 
-def _marks(records: RecordArray, moments_ns: Callable[[UInt64], Int64]) -> _Marks:
+def _decode_marks(records: RecordArray, convert_ns: Callable[[UInt64], Int64]) -> _Marks:
     def ids(values: UInt64) -> Int64:
         return np.where(values < _HIGHEST_ID, values, np.uint64(0)).astype(np.int64)
 
     graph, index = records["graph"], records["index"]
-    known = (graph < _HIGHEST_ID) & (index < _HIGHEST_ID)
+    is_valid = (graph < _HIGHEST_ID) & (index < _HIGHEST_ID)
     return _Marks(
-        moments_ns(records["ticks"].astype(np.uint64)),
-        np.where(known, ids(graph), -1),
+        convert_ns(records["ticks"].astype(np.uint64)),
+        np.where(is_valid, ids(graph), -1),
         ids(index),
         records["stream"].astype(np.int64),
         records["tag"].astype(np.int64),
@@ -298,10 +309,10 @@ def _marks(records: RecordArray, moments_ns: Callable[[UInt64], Int64]) -> _Mark
 
 
 def find_graphs(start_ns: Int64, steps: Steps) -> tuple[Int64, int]:
-    """Return the graph that runs when each task starts, and how many tasks start while several do.
+    """Return the graph in whose step each task starts, and the number of ambiguous tasks.
 
-    Records of tasks name no graph. A task that starts outside all steps of graphs, or in steps of
-    several of them, belongs to none.
+    Task records do not name a graph. A task that starts outside all steps, or in steps of several
+    graphs (ambiguous), gets none.
 
     Args:
         start_ns: (n,).

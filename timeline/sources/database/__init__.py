@@ -1,1 +1,1 @@
-"""Profile databases of msprof, torch_npu and MindSpore."""
+"""SQLite profile databases that msprof, torch_npu and MindSpore export."""

@@ -1,4 +1,4 @@
-"""Counters of a profile database, and the rules by which its writer counts time."""
+"""Counters of a profile database, and the rules by which its writer sums up time."""
 
 from __future__ import annotations
 
@@ -24,46 +24,47 @@ from timeline.sources.database.host import DatabaseNames
 from timeline.sources.decoders.sqlite import Database, open_database
 
 _OUTER_SINCE = (1, 2)
-"""The schema whose writers count free time by the outer rule: 1.0 has the inner one."""
+"""First schema version whose writers count free time by the outer rule; 1.0 uses the inner one."""
 _VERSION = re.compile(r"(\d{1,9})\.(\d{1,9})(?:\.\d{1,9})?")
 _INSIGHT_TABLES = ("status_info", "connectionCats")
-"""What MindStudio Insight leaves in a database beside an OVERLAP_ANALYSIS by its own rule."""
+"""Tables that MindStudio Insight adds together with an OVERLAP_ANALYSIS by its own rule."""
 _STEPS = "analysis.db"
-"""The sums of steps beside a database, which companions read too, as figures to compare with."""
+"""Database with sums of steps, in the directory of a profile database of torch_npu."""
 OPS_SINCE = datetime(2024, 10, 24, tzinfo=timezone.utc)
-"""torch_npu took the union of HCCL tasks for communication before, and that of ops since."""
+"""Date since which torch_npu sums up communication as the union of ops, before of HCCL tasks."""
 _NS = 10**9
 
 
 def find_free_rule(
     database: Database, tasks: Mapping[str, Int64], types: Mapping[int, str], overlap: VendorOverlap
 ) -> FreeRule:
-    """By which rule the writer of a database counts free time, and from when to when.
+    """Return the rule by which the writer of a database counts free time, and its time range.
 
-    What it wrote itself (OVERLAP_ANALYSIS) decides, else the version of its schema.
+    The writer's own OVERLAP_ANALYSIS decides, else the version of its schema.
 
     Args:
-        tasks: startNs, endNs and taskType of all its tasks, parents of FFTS+ tasks too.
-        types: the names of taskType.
-        overlap: what the writer left itself, of the devices that are wanted.
+        database: the profile database.
+        tasks: startNs, endNs and taskType of all its tasks, including FFTS+ tasks with sub-tasks.
+        types: names by taskType.
+        overlap: OVERLAP_ANALYSIS of the devices that are wanted.
     """
     outer, evidence = _is_outer_rule(database, overlap)
     if not outer:
         return FreeRule(evidence)
-    inside = [number for number, name in types.items() if name in UNCOUNTED_TYPES]
+    uncounted = [number for number, name in types.items() if name in UNCOUNTED_TYPES]
     start_ns, end_ns = tasks["startNs"], tasks["endNs"]
-    counts = (start_ns != NO_TIME) & (end_ns >= start_ns) & ~np.isin(tasks["taskType"], inside)
+    counts = (start_ns != NO_TIME) & (end_ns >= start_ns) & ~np.isin(tasks["taskType"], uncounted)
     if not counts.any():
         return FreeRule(evidence, outer)
     return FreeRule(evidence, outer, int(start_ns[counts].min()), int(end_ns[counts].max()))
 
 
 def _is_outer_rule(database: Database, overlap: VendorOverlap) -> tuple[bool, str]:
-    """Return whether the rule is the outer one, and the evidence; empty where there is none."""
+    """Return whether the writer uses the outer rule, and the evidence, empty if there is none."""
     if not any(database.has(table) for table in _INSIGHT_TABLES):
-        drawn = infer_free_rule(overlap, f"table {OVERLAP_TABLE}")
-        if drawn.evidence:
-            return drawn.outer, drawn.evidence
+        rule = infer_free_rule(overlap, f"table {OVERLAP_TABLE}")
+        if rule.evidence:
+            return rule.outer, rule.evidence
     version = _schema_version(database)
     match = _VERSION.fullmatch(version)
     if not match:
@@ -81,20 +82,24 @@ def _schema_version(database: Database) -> str:
 def find_communication_rule(
     database: Database, step_sums_ns: Mapping[int, int]
 ) -> CommunicationRule:
-    """Return what torch_npu took for communication when it summed up steps.
+    """Return whether torch_npu summed up communication over ops or over HCCL tasks.
 
-    Its own sums are used; where they are not those of ops they come along, for whoever knows the
-    steps. Without any the date of the capture decides.
+    Its own sums decide; if they differ from the time of ops, the rule keeps them for comparison
+    once steps are known. Without sums the date of the capture decides.
 
-    step_sums_ns: what `read_communication_sums` found.
+    Args:
+        database: the profile database.
+        step_sums_ns: torch_npu's communication time of each step, empty if unknown.
     """
-    if not _is_of_torch(database) or not database.has("COMMUNICATION_TASK_INFO", "globalTaskId"):
+    if not _is_by_torch_npu(database) or not database.has(
+        "COMMUNICATION_TASK_INFO", "globalTaskId"
+    ):
         return CommunicationRule()
     if step_sums_ns:
         evidence = f"StepTraceTime of {_STEPS}"
-        ops = database.integers(operators_table(database), {"startNs": NO_TIME, "endNs": NO_TIME})
-        known = (ops["startNs"] != NO_TIME) & (ops["endNs"] != NO_TIME)
-        covered_ns = union(ops["startNs"][known], ops["endNs"][known]).total_ns
+        ops = database.integers(find_ops_table(database), {"startNs": NO_TIME, "endNs": NO_TIME})
+        timed = (ops["startNs"] != NO_TIME) & (ops["endNs"] != NO_TIME)
+        covered_ns = union(ops["startNs"][timed], ops["endNs"][timed]).total_ns
         if abs(covered_ns - sum(step_sums_ns.values())) <= len(step_sums_ns):
             return CommunicationRule(evidence=evidence)
         return CommunicationRule(True, evidence, step_sums_ns)
@@ -107,14 +112,14 @@ def find_communication_rule(
     return CommunicationRule(day < OPS_SINCE, evidence)
 
 
-def operators_table(database: Database) -> str:
-    """Return the table of communication ops, which torch_npu 6.0.rc1 and rc2 call otherwise."""
+def find_ops_table(database: Database) -> str:
+    """Return the name of the table of communication ops; torch_npu 6.0.rc1 and rc2 shorten it."""
     is_old = database.has("COMMUNICATE_OP") and not database.has("COMMUNICATION_OP")
     return "COMMUNICATE_OP" if is_old else "COMMUNICATION_OP"
 
 
-def _is_of_torch(database: Database) -> bool:
-    """Return whether torch_npu wrote it, whatever it is called now."""
+def _is_by_torch_npu(database: Database) -> bool:
+    """Return whether torch_npu wrote a database, even if it was renamed."""
     name = database.path.name
     return "ascend_pytorch_profiler" in name or (
         database.has("PYTORCH_API") and "ascend_mindspore_profiler" not in name
@@ -122,29 +127,29 @@ def _is_of_torch(database: Database) -> bool:
 
 
 def read_communication_sums(database: Path) -> dict[int, int]:
-    """Return the communication of each step in ns, as torch_npu summed it up beside its database.
+    """Read torch_npu's sums of communication per step in ns from the directory of its database.
 
-    A step without a number counts as NO_ID. Empty where there are no sums.
+    Sums without a step number are added up under NO_ID. Empty if the file does not exist.
 
     Raises:
-        SourceError: the file is there and cannot be read.
+        SourceError: the file exists but cannot be read.
     """
     path = database.with_name(_STEPS)
-    found: dict[int, int] = {}
+    sums_ns: dict[int, int] = {}
     if not path.is_file():
-        return found
+        return sums_ns
     from timeline.sources.companions.measures import read_step_table  # a database needs no sums
 
     with open_database(path) as sums:
         times = read_step_table(sums, None)
     for step, time_ns in zip(times.step.tolist(), times.communication_ns.tolist(), strict=True):
         if time_ns != NO_TIME:
-            found[step] = found.get(step, 0) + time_ns
-    return found
+            sums_ns[step] = sums_ns.get(step, 0) + time_ns
+    return sums_ns
 
 
 NOT_SAMPLED = float("inf")
-"""A sample that the database leaves empty; it is dropped and counted with other bad values."""
+"""Value of an empty sample, which is dropped and counted like other invalid values."""
 
 
 def _name_of(names: Mapping[int, str], number: int) -> str:
@@ -152,7 +157,7 @@ def _name_of(names: Mapping[int, str], number: int) -> str:
 
 
 def read_reserved_bytes(database: Database, device: int | None) -> int:
-    """Return the most memory that any component of the framework reserved, NO_ID if unknown."""
+    """Return the highest memory that any component of the framework reserved, NO_ID if unknown."""
     table, column = "MEMORY_RECORD", "totalReserved"
     if not database.has(table, column):
         return NO_ID
@@ -169,13 +174,18 @@ def read_counters(
     *,
     every: bool,
 ) -> list[Omission]:
-    """Read the tables of samples that are there; with a device, only its rows.
+    """Add counters from all tables of samples.
 
     Args:
-        every: whether all are wanted, or the frequency of the AI Core alone.
+        database: the profile database.
+        counters: the builder to which counters are added.
+        names: names of the database.
+        device: the only device whose rows are read, None for all.
+        rank: the rank of the omissions.
+        every: whether all counters are wanted, or only the frequency of the AI Core.
 
     Returns:
-        What was left out, and why.
+        Counts of samples that were left out, by reason.
     """
     omissions: list[Omission] = []
     for table in database_tables():
@@ -194,9 +204,9 @@ def read_counters(
         tags = dict.fromkeys(filter(None, (table.label, table.kind)), NO_ID)
         integers = database.integers(table.table, {table.time: NO_TIME, **tags}, where)
         floats = database.floats(table.table, dict.fromkeys(present, NOT_SAMPLED), where)
-        known = names.enum_names(table.names) if table.kind else {}
+        kinds = names.enum_names(table.names) if table.kind else {}
         time_ns = integers.pop(table.time)
-        idle = counters.add_table(table, time_ns, floats, integers, partial(_name_of, known))
-        still = {f"samples of {table.table} that stay zero all along": idle}
-        omissions += counted_losses(still, rank, OmissionCode.IDLE_COUNTER, loss=False)
+        idle = counters.add_table(table, time_ns, floats, integers, partial(_name_of, kinds))
+        all_zero = {f"samples of {table.table} that stay zero all along": idle}
+        omissions += counted_losses(all_zero, rank, OmissionCode.IDLE_COUNTER, loss=False)
     return omissions

@@ -1,4 +1,4 @@
-"""Profile databases of torch_npu, MindSpore and msprof: where they lie, and whose they are."""
+"""Recognition of profile databases of torch_npu, MindSpore and msprof, and of their ranks."""
 
 from __future__ import annotations
 
@@ -44,51 +44,51 @@ _RANK_IN_NAME = re.compile(
     r"(?:.*?ascend_(?:pytorch|mindspore)_profiler_|msmonitor_\d+_\d+_|(?:.*[-_.])?rank[-_]?)"
     r"([0-9]{1,9})(?![0-9]).*\.db"
 )
-"""Copies may have any name that says the rank as profilers do."""
-_MARKS_OF_NAMES = (".db", ".sqlite")
-"""One of these is in the name of any database."""
+"""A file name with a rank in the form of a profiler; copies of a database may have such names."""
+_DATABASE_SUFFIXES = (".db", ".sqlite")
+"""Parts of a file name by which files are taken for databases."""
 _TIMED_TABLES = ("TASK", "CANN_API", "PYTORCH_API", "COMMUNICATION_OP")
-"""Of these such a database holds at least one, beside STRING_IDS."""
+"""Tables of which a profile database has at least one, besides STRING_IDS."""
 _SMALL_TABLE = 100_000
-"""So many rows take no time to read whole."""
-_LOOKED_AT = 64
+"""Number of rows up to which a table is searched for devices without sampling."""
+_SAMPLED_ROWS = 64
 
 
 def _recognise(folder: Folder) -> list[Capture]:
-    """Return the newest database of a capture; of those that lie loose, each is one.
+    """Return the newest database of a capture directory, or each one of any other directory.
 
-    Where a capture has one of a known name, databases of other names are copies of it.
+    If a capture directory has a database of a known name, others in it are copies.
     """
     named = _oldest_first(folder.names)
     if folder.kind is FolderKind.LOOSE:
-        names = sorted({*named, *_unnamed(folder)})
+        names = sorted({*named, *_find_renamed(folder)})
         return [Capture(DATABASE, folder.directory, folder.path / name) for name in names]
-    names = named or _unnamed(folder)
+    names = named or _find_renamed(folder)
     return folder.captures_of(DATABASE, folder.path / names[-1]) if names else []
 
 
 def _oldest_first(names: Iterable[str]) -> list[str]:
-    """Return the databases among names, oldest first, plain ones before compressed ones.
+    """Return the databases of a known name, oldest first; a plain one hides its compressed copy.
 
-    MindSpore and torch_npu write one a capture, msprof one an export with the time in its name.
+    MindSpore and torch_npu write one per capture, msprof one per export with the time in its name.
     """
-    found: dict[str, str] = {}
+    names_by_plain: dict[str, str] = {}
     for name in sorted(names):
         if _NAME.fullmatch(uncompressed_database_name(name)):
-            found.setdefault(uncompressed_database_name(name), name)
-    return [found[plain] for plain in sorted(found)]
+            names_by_plain.setdefault(uncompressed_database_name(name), name)
+    return [names_by_plain[plain] for plain in sorted(names_by_plain)]
 
 
-def _unnamed(folder: Folder) -> list[str]:
-    """Return the profile databases of a folder known only by their tables, as renamed copies."""
-    likely = [name for name in folder.names if any(mark in name for mark in _MARKS_OF_NAMES)]
+def _find_renamed(folder: Folder) -> list[str]:
+    """Return renamed profile databases of a folder, which are recognised by their tables."""
+    likely = [name for name in folder.names if any(part in name for part in _DATABASE_SUFFIXES)]
     return sorted(name for name in likely if _holds_profile(folder.path / name))
 
 
 def _holds_profile(path: Path) -> bool:
-    """Return whether a file of no known name is a database with the tables of a profile.
+    """Return whether a file with an unknown name is a database with tables of a profile.
 
-    One that cannot be read holds none: nothing says that it is meant.
+    A file that cannot be read does not count, as it may be no database at all.
     """
     if _NAME.fullmatch(uncompressed_database_name(path.name)) or not path.is_file():
         return False
@@ -105,80 +105,81 @@ def _recognise_file(file: CaptureFile) -> list[Capture]:
     is_named = _NAME.fullmatch(uncompressed_database_name(path.name))
     if not (is_named or _holds_profile(path)):
         return []
-    inside = path.parent.parent if path.parent.name == OUTPUT else path.parent
-    known = [capture for capture in file.around if capture.content == path]
-    return known or [Capture(DATABASE, inside, path)]
+    directory = path.parent.parent if path.parent.name == OUTPUT else path.parent
+    existing = [capture for capture in file.around if capture.content == path]
+    return existing or [Capture(DATABASE, directory, path)]
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
     from timeline.sources.decoders.sqlite import open_database  # other captures need no SQLite
 
     with open_database(capture.database, in_part=True) as database:
-        return _claims(capture, root, database)
+        return _build_claims(capture, root, database)
 
 
-def _claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
-    clock = Clock(host=_host(database))
+def _build_claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
+    clock = Clock(host=_read_host(database))
     pairs: list[tuple[int, int]] = []
     if database.has("RANK_DEVICE_MAP", "rankId", "deviceId"):
         columns = database.integers("RANK_DEVICE_MAP", {"rankId": NO_ID, "deviceId": NO_ID})
         pairs = sorted(set(zip(*(column.tolist() for column in columns.values()), strict=True)))
     if capture.device is not None:
         pairs = [pair for pair in pairs if pair[1] == capture.device]
-    known = [pair for pair in pairs if is_rank(pair[0])]
-    pairs = known or [pair for pair in pairs if pair[1] >= 0]
-    devices = _devices(database, len(pairs)) if capture.device is None else []
+    ranked = [pair for pair in pairs if is_rank(pair[0])]
+    pairs = ranked or [pair for pair in pairs if pair[1] >= 0]
+    devices = _find_devices(database, len(pairs)) if capture.device is None else []
     if len(pairs) > 1:
         pairs = [pair for pair in pairs if pair[1] in devices] or pairs
     if len(pairs) > 1:
         return [
-            make_claim(capture, _evidence_of_map(capture, rank), device, clock, several=True)
+            make_claim(capture, _cite_map(capture, rank), device, clock, several=True)
             for rank, device in pairs
         ]
-    evidence = [found for rank, _ in pairs for found in _evidence_of_map(capture, rank)]
+    evidence = [item for rank, _ in pairs for item in _cite_map(capture, rank)]
     match = _RANK_IN_NAME.fullmatch(uncompressed_database_name(capture.content.name))
     if match and not evidence:
         evidence.append(Evidence(int(match[1]), capture.content.name))
     evidence += [*find_evidence_in_files(capture), *find_evidence_in_names(capture, root)]
     if len(devices) > 1:
-        devices.sort(key=lambda device: (all(device != known for _, known in pairs), device))
-        return [make_claim(capture, evidence, one, clock, several=True) for one in devices]
+        mapped = {device for _, device in pairs}
+        devices.sort(key=lambda device: (device not in mapped, device))
+        return [make_claim(capture, evidence, device, clock, several=True) for device in devices]
     device = pairs[0][1] if pairs else capture.device
     several = capture.device is not None and count_devices(capture.directory) > 1
     return [make_claim(capture, evidence, device, clock, several)]
 
 
-def _devices(database: Database, mapped: int) -> list[int]:
-    """Return the devices whose tasks a database holds, ascending.
+def _find_devices(database: Database, mapped: int) -> list[int]:
+    """Return the devices of the tasks in a database, ascending.
 
-    Of a large table some rows are looked at first, which are of one device in most databases.
+    Of a large table only some rows are sampled if they all have one device, as in most databases.
 
-    mapped: how many the map of ranks names.
+    mapped: number of devices in RANK_DEVICE_MAP; there is no sampling if it has several.
     """
     if not database.has("TASK", "deviceId"):
         return []
-    with contextlib.suppress(SourceError):  # whoever reads the tasks reports what is damaged
+    with contextlib.suppress(SourceError):  # damage is reported when the tasks are read
         ((first, last),) = database.rows("SELECT min(rowid), max(rowid) FROM TASK")
         if mapped < 2 and last is not None and last - first > _SMALL_TABLE:
-            step = (last - first) // _LOOKED_AT
+            step = (last - first) // _SAMPLED_ROWS
             places = ", ".join(f"({row})" for row in (*range(first, last, step), last))
-            looked_at = database.rows(
+            sampled = database.rows(
                 "SELECT DISTINCT (SELECT deviceId FROM TASK WHERE rowid >= column1 LIMIT 1)"
                 f" FROM (VALUES {places})"
             )
-            if len(looked_at) < 2:
-                return [device for (device,) in looked_at if isinstance(device, int)]
+            if len(sampled) < 2:
+                return [device for (device,) in sampled if isinstance(device, int)]
         rows = database.rows("SELECT DISTINCT deviceId FROM TASK ORDER BY 1")
         return [device for (device,) in rows if isinstance(device, int) and device >= 0]
     return []
 
 
-def _evidence_of_map(capture: Capture, rank: int) -> list[Evidence]:
-    """Return what the map of a database says; it holds -1 where the process was of no group."""
+def _cite_map(capture: Capture, rank: int) -> list[Evidence]:
+    """Return the evidence of a rank in RANK_DEVICE_MAP, none for -1 (process without a group)."""
     return [Evidence(rank, f"{capture.content.name}: RANK_DEVICE_MAP")] if is_rank(rank) else []
 
 
-def _host(database: Database) -> str:
+def _read_host(database: Database) -> str:
     for column in ("hostUid", "hostName"):
         if database.has("HOST_INFO", column):
             rows = database.rows(f"SELECT {column} FROM HOST_INFO LIMIT 1")
@@ -206,8 +207,8 @@ def _read_with(claim: Claim, identity: Identity) -> Source:
 
 
 def _table_directories(capture: Capture) -> tuple[Path, ...]:
-    inside = capture.content.parent
-    return (inside, inside / MINDSTUDIO_OUTPUT)
+    directory = capture.content.parent
+    return (directory, directory / MINDSTUDIO_OUTPUT)
 
 
 DATABASE = Format(

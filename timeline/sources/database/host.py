@@ -1,4 +1,4 @@
-"""Names of a profile database, its host calls, and arrows to what they launched."""
+"""Names and host calls of a profile database, and arrows from calls to the tasks they launched."""
 
 from __future__ import annotations
 
@@ -27,63 +27,64 @@ from timeline.sources.decoders.sqlite import Database
 
 
 class DatabaseNames:
-    """The names of one database, and the pool that holds those in use."""
+    """The strings of one database by id, and the pool of those that are used."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self.strings = StringPool()
         self.by_id: dict[int, str] = {}
         if database.has("STRING_IDS", "id", "value"):
-            self.by_id = database.texts_by_id("STRING_IDS", "id", "value")
+            self.by_id = database.strings_by_id("STRING_IDS", "id", "value")
 
     def codes(self, ids: Int64) -> Codes:
         """Return the pool's codes of string ids; an id without a string is shown as its number."""
-        return self._codes_of(ids, self.by_id)
+        return self._encode(ids, self.by_id)
 
     def shapes(self, ids: Int64) -> Codes:
-        """Return the pool's codes of shapes, which databases hold in quotes."""
-        return self._codes_of(ids, self.by_id, lambda text: text.strip('"'))
+        """Return the pool's codes of shapes, without the quotes that databases store."""
+        return self._encode(ids, self.by_id, lambda text: text.strip('"'))
 
     def input_shapes(self, ids: Int64, type_ids: Int64) -> Codes:
-        """Return the pool's codes of shapes of the framework's operators, which lines part.
+        """Return the pool's codes of input shapes of framework operators, without line breaks.
 
-        type_ids: of the column of types, into which torch_npu wrote shapes, and types into theirs.
+        type_ids: string ids of the column of types. If torch_npu exchanged the two columns, shapes
+        are read from there.
         """
         swapped = self._have_letters(ids) and not self._have_letters(type_ids)
         shapes = type_ids if swapped else ids
-        return self._codes_of(shapes, self.by_id, lambda text: "".join(text.split()))
+        return self._encode(shapes, self.by_id, lambda text: "".join(text.split()))
 
     def _have_letters(self, ids: Int64) -> bool:
-        """Return whether any string has a letter, as names of types have and shapes do not."""
-        texts = (self.by_id.get(number, "") for number in distinct(ids).tolist())
-        return any(character.isalpha() for text in texts for character in text)
+        """Return whether any string has a letter; type names have letters, shapes do not."""
+        strings = (self.by_id.get(number, "") for number in distinct(ids).tolist())
+        return any(character.isalpha() for string in strings for character in string)
 
     def enum(self, table: str, values: Int64) -> Codes:
-        """Return the pool's codes of enumeration values, named by their own table."""
-        return self._codes_of(values, self.enum_names(table))
+        """Return the pool's codes of the names of enumeration values."""
+        return self._encode(values, self.enum_names(table))
 
     def enum_names(self, table: str) -> Mapping[int, str]:
-        """Return the names of an enumeration by value; without one, the strings by id."""
+        """Return the names of an enumeration table by value; the strings by id if `table` is ""."""
         if not table:
             return self.by_id
         if not self._database.has(table, "id", "name"):
             return {}
-        return self._database.texts_by_id(table, "id", "name")
+        return self._database.strings_by_id(table, "id", "name")
 
     def numbers(self, ids: Int64) -> Codes:
-        """Return the pool's codes of ids that are shown as they are."""
-        return self._codes_of(ids, {})
+        """Return the pool's codes of ids, which are shown as numbers."""
+        return self._encode(ids, {})
 
     def id_of(self, text: str) -> int:
-        """Return the id of a string, NO_ID where the database does not hold it."""
+        """Return the id of a string, NO_ID if the database does not hold it."""
         return next((number for number, value in self.by_id.items() if value == text), NO_ID)
 
-    def _codes_of(
-        self, ids: Int64, names: Mapping[int, str], spelled: Callable[[str], str] = str
+    def _encode(
+        self, ids: Int64, names: Mapping[int, str], format_name: Callable[[str], str] = str
     ) -> Codes:
         def text(number: int) -> str:
             if number in names:
-                return spelled(names[number])
+                return format_name(names[number])
             return "" if number in NO_VALUE else str(number)
 
         def codes(values: Int64) -> Codes:
@@ -97,13 +98,18 @@ QUEUE_CALL = 50002
 _SPAN = {"startNs": NO_TIME, "endNs": NO_TIME}
 THREAD_BITS = 32
 THREAD_MASK = (1 << THREAD_BITS) - 1
-"""globalTid packs the process above the thread."""
+"""Mask of the thread in globalTid, which holds the process in its higher bits."""
 
 
 def read_cann_calls(database: Database, *, whole: bool, every_arg: bool) -> dict[str, Int64]:
-    """Return the calls of CANN as they are in the database; when they began, unless they are drawn.
+    """Read the columns of CANN calls.
 
-    The table was called API until early in 2024, and its column of types level.
+    Until early 2024 the table was named API, and its column of types level.
+
+    Args:
+        database: the profile database.
+        whole: whether calls are drawn, or only their starts and connections are wanted.
+        every_arg: whether types are wanted too, if calls are drawn.
     """
     table, level = ("CANN_API", "type") if database.has("CANN_API") else ("API", "level")
     columns = {"startNs": NO_TIME, "connectionId": NO_ID}
@@ -111,7 +117,7 @@ def read_cann_calls(database: Database, *, whole: bool, every_arg: bool) -> dict
         columns |= {"endNs": NO_TIME, "globalTid": NO_ID, "name": NO_ID}
         columns |= {level: NO_ID} if every_arg else {}
     calls = database.integers(table, columns)
-    calls["connectionId"] = IDS["connection"].given(calls["connectionId"])
+    calls["connectionId"] = IDS["connection"].normalise(calls["connectionId"])
     if level in calls:
         calls["type"] = calls.pop(level)
     return calls
@@ -126,9 +132,14 @@ def read_host(
     *,
     shapes: bool,
 ) -> tuple[HostEvents, Flows]:
-    """CANN calls, framework calls and marks, with the arrows that connections give.
+    """Read CANN calls, framework calls and marks, and arrows by their connections.
 
-    shapes: whether those of the framework's operators are read.
+    Args:
+        database: the profile database.
+        names: its names.
+        calls: columns of all CANN calls.
+        tasks, ops: the device tasks and communication ops at which arrows end.
+        shapes: whether input shapes of framework operators are wanted.
     """
     framework = database.integers(
         "PYTORCH_API",
@@ -147,11 +158,11 @@ def read_host(
         levels = names.enum(kinds, calls["type"])
     host = HostEvents.concat(
         [
-            _calls(names, "CANN", calls, calls["name"], levels),
-            _calls(
+            _build_calls(names, "CANN", calls, calls["name"], levels),
+            _build_calls(
                 names, "Python", framework, framework["name"], names.enum(kinds, framework["type"])
             ),
-            _calls(
+            _build_calls(
                 names,
                 "MSTX",
                 marks,
@@ -166,7 +177,7 @@ def read_host(
     flows = Flows.concat(
         [
             *device.arrows("HostToDevice", calls["connectionId"], np.arange(first_framework)),
-            *_framework_arrows(database, names, framework, first_framework, device),
+            *_build_framework_arrows(database, names, framework, first_framework, device),
             gradient_arrows(
                 names.strings,
                 first_framework + np.arange(len(framework["startNs"])),
@@ -182,7 +193,7 @@ def read_host(
     return host, flows
 
 
-def _calls(
+def _build_calls(
     names: DatabaseNames, layer: str, raw: dict[str, Int64], ids: Int64, level: Codes
 ) -> HostEvents:
     count = len(ids)
@@ -209,36 +220,36 @@ def _calls(
     )
 
 
-def _framework_arrows(
+def _build_framework_arrows(
     database: Database,
     names: DatabaseNames,
     framework: dict[str, Int64],
     first: int,
     device: ArrowTargets,
 ) -> list[Flows]:
-    """Arrows from framework calls: one call may have several connections."""
+    """Return arrows from framework calls, each of which may have several connections."""
     ids = database.integers("CONNECTION_IDS", {"id": NO_ID, "connectionId": NO_ID})
     connected = np.flatnonzero(framework["connectionId"] != NO_ID)
     call, link = pairs_by_key(framework["connectionId"][connected], ids["id"])
     caller, connection = connected[call], ids["connectionId"][link]
     return [
         *device.arrows(FRAMEWORK_LAUNCH, connection, caller + first),
-        _queue_arrows(names, framework, caller, connection, first),
+        _build_queue_arrows(names, framework, caller, connection, first),
     ]
 
 
-def _queue_arrows(
+def _build_queue_arrows(
     names: DatabaseNames, framework: dict[str, Int64], caller: Rows, connection: Int64, first: int
 ) -> Flows:
-    """Arrows from Enqueue to the Dequeue of the same correlation."""
-    queue = framework["type"] == QUEUE_CALL
-    starts = framework["name"] == names.id_of("Enqueue")
-    puts, takes = (starts & queue)[caller], (~starts & queue)[caller]
-    left, right = pairs_by_key(connection[puts], connection[takes])
+    """Return arrows from each Enqueue to the Dequeue with the same connection."""
+    in_queue = framework["type"] == QUEUE_CALL
+    is_enqueue = framework["name"] == names.id_of("Enqueue")
+    enqueue, dequeue = (is_enqueue & in_queue)[caller], (~is_enqueue & in_queue)[caller]
+    left, right = pairs_by_key(connection[enqueue], connection[dequeue])
     return build_arrows(
         names.strings,
         "async_task_queue",
         FlowEnd.HOST,
-        caller[puts][left] + first,
-        caller[takes][right] + first,
+        caller[enqueue][left] + first,
+        caller[dequeue][right] + first,
     )

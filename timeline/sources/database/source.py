@@ -1,4 +1,4 @@
-"""Reads a profile database of msprof, torch_npu or MindSpore."""
+"""Source of a profile database of msprof, torch_npu or MindSpore."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ from timeline.sources.common.overlap_analysis import (
 from timeline.sources.database.counting import (
     find_communication_rule,
     find_free_rule,
-    operators_table,
+    find_ops_table,
     read_communication_sums,
     read_counters,
     read_reserved_bytes,
@@ -83,7 +83,7 @@ _UNUSED_TABLES = {
     "UB": "samples of UB ports",
     "PYTORCH_CALLCHAINS": "call stacks of host operators",
 }
-"""Tables that are not used, and what they hold."""
+"""Content of tables that are not read."""
 _NEEDED = {
     "STRING_IDS": ("id", "value"),
     "COMPUTE_TASK_INFO": ("globalTaskId",),
@@ -91,11 +91,12 @@ _NEEDED = {
     "CONNECTION_IDS": ("id", "connectionId"),
     "MSTX_EVENTS": ("startNs", "message"),
 }
-"""Columns without which a table says nothing; those of times are asked for where they are read."""
+"""Columns without which a table is useless; columns of times are checked by their readers."""
 
 
 _MOST_GIGABYTES = 1e6
-"""No link moves as much in a second: msprof of 2025 (db_assembler.cpp) writes bytes, not GB."""
+"""Bandwidth in GB/s that no link reaches; larger values are bytes/s of msprof of 2025
+(db_assembler.cpp)."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +135,6 @@ class _Reader(LostRows):
         self.database, self.device = database, device
         self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
         self.with_metrics = wanted.metrics or has_few_metrics(database)
-        self.with_frequency = wanted.frequency
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
         self.group_numbers: dict[int, int] = {}
@@ -143,9 +143,8 @@ class _Reader(LostRows):
         self.overlap = read_overlap_table(database, device)
         self.free_rule = FreeRule()
         self.communication_rule = self._communication_rule()
-        # Where steps are not marked they are found by the names of operators.
-        # Those of HCCL tasks may be known of the device task alone.
-        # Kernels that run communication are distinguished from those that compute by their names.
+        # Names are needed to infer steps if none are recorded, for HCCL tasks that only their
+        # device task names, and to find kernels that launch communication.
         self.named = (
             wanted.with_names
             or self.with_metrics
@@ -155,61 +154,61 @@ class _Reader(LostRows):
         )
         operators = "COMPUTE_TASK_INFO"
         self.operators_unknown = not (database.count(operators) or database.is_lost(operators))
-        self.ops_table = operators_table(database)
+        self.ops_table = find_ops_table(database)
         for table, columns in _NEEDED.items():
             database.note_unread(table, *columns)
         if not database.has("TASK"):
             self.warn(f"{database.path.name} has no table TASK, so that computing is not known.")
 
     def records(self) -> Records:
-        """Read every table that a layer needs."""
-        tasks, task_ids = self._tasks()
-        communication = self._communication(tasks)
-        ops = self._ops(tasks, task_ids, communication)
-        marks = self._marks()
+        """Read every table that a wanted layer needs."""
+        tasks, task_ids = self._read_tasks()
+        communication = self._read_communication(tasks)
+        ops = self._read_ops(tasks, task_ids, communication)
+        marks = self._read_marks()
         calls: dict[str, Int64] = {}
         with_host = bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
-        # Steps of a database are host time: what a step launched belongs to it.
+        # Steps of a database are host time; tasks belong to the step in which they were launched.
         if with_host or len(self.steps):
             calls = read_cann_calls(self.database, whole=with_host, every_arg=self.every_arg)
-            lookup = Lookup(_joined(calls, marks), "connectionId")
-            tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, lookup))
-            ops = replace(ops, launch_ns=_launch_times(ops.connection, lookup))
+            lookup = Lookup(_join_launchers(calls, marks), "connectionId")
+            tasks = replace(tasks, launch_ns=_find_starts_ns(tasks.connection, lookup))
+            ops = replace(ops, launch_ns=_find_starts_ns(ops.connection, lookup))
         lookup, listed = Lookup(marks, "connectionId"), len(ops)
         message = self.names.codes(lookup.of("message", lookup.find(tasks.connection), NO_ID))
-        marked = find_marked_ops(tasks, message, ops, self.strings)
-        ops = CommunicationOps.concat([ops, marked]) if len(marked) else ops
+        marked_ops = find_marked_ops(tasks, message, ops, self.strings)
+        ops = CommunicationOps.concat([ops, marked_ops]) if len(marked_ops) else ops
         planes = PlaneTasks.empty()
         if self._reads_planes:
-            planes = self._planes(tasks, task_ids, communication)
+            planes = self._build_planes(tasks, task_ids, communication)
         host, flows = HostEvents.empty(), Flows.empty()
         before = len(self.database.damage.omissions(self.rank))
         if with_host:
             host, flows = read_host(
                 self.database, self.names, calls, tasks, ops, shapes=self.wanted.shapes
             )
-        of_host = range(before, len(self.database.damage.omissions(self.rank)))
+        host_damage = range(before, len(self.database.damage.omissions(self.rank)))
         if not self.every_arg:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))
-        members, allocations = self._members(), Allocations.empty()
+        members, allocations = self._read_members(), Allocations.empty()
         counting = Layer.COUNTERS in self.layers
         if counting or self.wanted.with_allocations:
-            # It shares code with readers of tables, which a database alone does not need.
+            # Imported here because most reads of a database do not need it.
             from timeline.sources.companions.counters import add_allocations, read_allocation_table
 
-            found, lost = read_allocation_table(
+            recorded, omissions = read_allocation_table(
                 self.database, self.device, self.rank, self.names.codes
             )
-            self.omissions += lost
-            allocations = found if self.wanted.with_allocations else allocations
+            self.omissions += omissions
+            allocations = recorded if self.wanted.with_allocations else allocations
         counters = CounterBuilder()
         if counting:
-            add_allocations(found, counters)
-        if counting or self.with_frequency:
-            lost = read_counters(
+            add_allocations(recorded, counters)
+        if counting or self.wanted.frequency:
+            omissions = read_counters(
                 self.database, counters, self.names, self.device, self.rank, every=counting
             )
-            self.omissions += lost if counting else []
+            self.omissions += omissions if counting else []
         series, samples = counters.tables(self.strings)
         reserved_bytes = NO_ID
         if self.wanted.memory:
@@ -225,7 +224,7 @@ class _Reader(LostRows):
             series=series,
             samples=samples,
             flows=flows if Layer.ARROWS in self.layers else Flows.empty(),
-            omissions=(*self.omissions, *self._damage(of_host)),
+            omissions=(*self.omissions, *self._damage(host_damage)),
             warnings=tuple(self.warnings),
             free_rule=self.free_rule,
             communication_rule=self.communication_rule,
@@ -244,20 +243,23 @@ class _Reader(LostRows):
             ),
         )
 
-    def _damage(self, of_host: range) -> list[Omission]:
-        """Return what is damaged; of_host: the places of losses of the host alone."""
+    def _damage(self, host_damage: range) -> list[Omission]:
+        """Return damage of the database.
+
+        host_damage: indices of damage in tables of the host.
+        """
         return [
-            replace(omission, layers=HOST_LAYERS) if at in of_host else omission
+            replace(omission, layers=HOST_LAYERS) if at in host_damage else omission
             for at, omission in enumerate(self.database.damage.omissions(self.rank))
         ]
 
     @property
     def _reads_planes(self) -> bool:
-        """True if HCCL tasks are drawn, or may be what counts as communication."""
+        """True if HCCL tasks are drawn, or may decide the time of communication."""
         return Layer.COMMUNICATION in self.layers or self.communication_rule.of_tasks
 
-    def _members(self) -> GroupMembers:
-        """Return groups and their members, which torch_npu notes among the metadata."""
+    def _read_members(self) -> GroupMembers:
+        """Read groups and their members from the metadata that torch_npu writes."""
         if not self.database.has("META_DATA", "name", "value"):
             return GroupMembers.empty()
         rows = self.database.rows(f"SELECT value FROM META_DATA WHERE name = '{GROUPS}'")
@@ -272,17 +274,17 @@ class _Reader(LostRows):
     def _communication_rule(self) -> CommunicationRule:
         step_sums_ns: dict[int, int] = {}
         try:
-            if self.device is None:  # else they may be of all devices
+            if self.device is None:  # sums may be of all devices
                 step_sums_ns = read_communication_sums(self.database.path)
         except SourceError as error:
             self.warn(str(error))
         return find_communication_rule(self.database, step_sums_ns)
 
-    def _tasks(self) -> tuple[Tasks, Int64]:
-        """Device tasks without the FFTS+ parents, and their globalTaskId."""
+    def _read_tasks(self) -> tuple[Tasks, Int64]:
+        """Read device tasks without FFTS+ tasks that have sub-tasks, and their globalTaskId."""
         where = self.database.where("TASK", "deviceId", self.device)
         self.database.require("TASK", "startNs", "endNs")
-        compute, codes = self._compute_tasks()
+        compute, codes = self._read_compute_tasks()
         raw = self.database.integers(
             "TASK",
             {"startNs": NO_TIME, "endNs": NO_TIME, "contextId": NO_CONTEXT, "modelId": NO_GRAPH}
@@ -298,18 +300,18 @@ class _Reader(LostRows):
         self.free_rule = find_free_rule(self.database, raw, types, self.overlap)
         copying = [number for number, name in types.items() if name in COPY_TYPES]
         row = compute.find(raw["globalTaskId"])
-        stays = ~covering_parents(_unnamed_tasks(raw, row))
+        stays = ~covering_parents(_build_unnamed_tasks(raw, row))
         parents = int(np.count_nonzero(~stays))
         self.leave_out(FFTS_REASON, parents, OmissionCode.FFTS_WHOLE, loss=False)
         if not stays.all():
             row = filter_in_place(row, stays)
             raw = {name: filter_in_place(values, stays) for name, values in raw.items()}
-        tasks = replace(_unnamed_tasks(raw, row), **self._names_of(raw, codes, row))
+        tasks = replace(_build_unnamed_tasks(raw, row), **self._choose_names(raw, codes, row))
         if self.named:
             drives = drive_communication(tasks.name, self.strings)
             tasks = replace(tasks, compute=tasks.compute & ~drives)
         if self.operators_unknown:
-            tasks = self._with_compute_by_type(tasks, self.names.codes(raw["taskType"]))
+            tasks = self._decide_compute(tasks, self.names.codes(raw["taskType"]))
         copy = map_values(raw["taskType"], lambda types: np.isin(types, copying))
         tasks = replace(tasks, copy=copy)
         if self.every_arg:
@@ -328,23 +330,23 @@ class _Reader(LostRows):
             tasks = replace(tasks, metrics=metrics)
         return tasks, raw["globalTaskId"]
 
-    def _with_compute_by_type(self, tasks: Tasks, types: Codes) -> Tasks:
-        """Tasks of which only their type says whether they compute."""
+    def _decide_compute(self, tasks: Tasks, types: Codes) -> Tasks:
+        """Decide by type which tasks compute, as there is no table of operators."""
         compute = compute_by_type(types, self.strings)
-        found = replace(
-            tasks, compute=compute, op_type=np.where(compute, types, NO_NAME), task_type=types
-        )
-        if remark := remark_on_ai_cpu_tasks(found, self.strings, "COMPUTE_TASK_INFO"):
+        op_type = np.where(compute, types, NO_NAME)
+        tasks = replace(tasks, compute=compute, op_type=op_type, task_type=types)
+        if remark := remark_on_ai_cpu_tasks(tasks, self.strings, "COMPUTE_TASK_INFO"):
             self.warn(remark)
-        return found
+        return tasks
 
     def _has_one_device(self) -> bool:
         return self.device is not None or self.database.count("NPU_INFO") == 1
 
-    def _compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
-        """Return what is known of the tasks that compute, and the codes of their names.
+    def _read_compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
+        """Read the table of operators by globalTaskId, and their strings as codes.
 
-        Names are read, whatever is drawn, where only they give the types of operators.
+        Names are read even if they are not wanted, if some operators lack a type, because types can
+        be inferred from names.
         """
         table, names = "COMPUTE_TASK_INFO", {"name": NO_ID, "inputShapes": NO_ID}
         tensors = {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
@@ -358,62 +360,63 @@ class _Reader(LostRows):
         if not self.named and any((column == NO_NAME).any() for column in codes.values()):
             self.named = True
             raw |= self.database.integers(table, names)
-        coded = {
+        encoders = {
             "name": self.names.codes,
             "inputShapes": self.names.shapes,
             "outputShapes": self.names.shapes,
             "inputDataTypes": self.names.codes,
         }
-        codes |= {name: coded[name](raw.pop(name)) for name in coded if name in raw}
+        codes |= {name: encode(raw.pop(name)) for name, encode in encoders.items() if name in raw}
         return Lookup(raw, "globalTaskId"), codes
 
-    def _names_of(
+    def _choose_names(
         self, raw: dict[str, Int64], codes: dict[str, Codes], row: Rows
     ) -> dict[str, Any]:
-        found = {
+        columns = {
             "task_type": values_at(codes["taskType"], row, NO_NAME),
             "op_type": values_at(codes["opType"], row, NO_NAME),
         }
         if not self.named:
-            return found
-        # The row of what computes may lack a type or a name; its task has a type in any case.
+            return columns
+        # The row of an operator may lack a type or name, but its task always has a type.
         kind = self.names.codes(raw["taskType"])
-        return found | {
-            "task_type": _given_or(found["task_type"], kind),
-            "name": _given_or(values_at(codes["name"], row, NO_NAME), kind),
+        return columns | {
+            "task_type": _fill(columns["task_type"], kind),
+            "name": _fill(values_at(codes["name"], row, NO_NAME), kind),
             "input_shapes": values_at(codes["inputShapes"], row, NO_NAME),
         }
 
     def _if_every_arg(self, columns: dict[str, int]) -> dict[str, int]:
-        """Columns that only `--args all` shows."""
+        """Return columns that only `--args all` shows, none if that is not wanted."""
         return columns if self.every_arg else {}
 
     def _blocks_column(self) -> str:
-        """Return the column of block counts: blockDim until blockNum came, and not since."""
+        """Return the column with the number of blocks: blockNum, or blockDim in older databases."""
         return "blockNum" if self.database.has("COMPUTE_TASK_INFO", "blockNum") else "blockDim"
 
-    def _communication(self, tasks: Tasks) -> dict[str, Int64]:
-        """HCCL tasks as they are in the database, as far as they are drawn or needed for ops."""
-        drawn = self._reads_planes
-        make_ops = not self.database.count(self.ops_table)
-        of_ops = make_ops or self.device is not None or bool((tasks.graph != NO_GRAPH).any())
-        columns = {"globalTaskId": NO_ID} if drawn or of_ops else {}
-        if of_ops:
+    def _read_communication(self, tasks: Tasks) -> dict[str, Int64]:
+        """Read the columns of HCCL tasks that are drawn or needed for ops."""
+        is_drawn = self._reads_planes
+        builds_ops = not self.database.count(self.ops_table)
+        has_graphs = bool((tasks.graph != NO_GRAPH).any())
+        needs_op_ids = builds_ops or self.device is not None or has_graphs
+        columns = {"globalTaskId": NO_ID} if is_drawn or needs_op_ids else {}
+        if needs_op_ids:
             columns |= {"opId": NO_ID}
-        if make_ops:
+        if builds_ops:
             columns |= {"name": NO_ID, "groupName": NO_ID}
-        if drawn:
+        if is_drawn:
             names = ("taskType", "planeId", "groupName", "srcRank", "dstRank", "size", "linkType")
             args = ("name", "notifyId", "transportType", "dataType") if self.every_arg else ()
             columns |= dict.fromkeys((*names, *args), NO_ID)
         return self.database.integers("COMMUNICATION_TASK_INFO", columns) if columns else {}
 
-    def _ops(
+    def _read_ops(
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
     ) -> CommunicationOps:
-        """Communication ops; their graph and device are those of their tasks."""
+        """Read communication ops, and take their graph and device from their tasks."""
         if not self.database.count(self.ops_table):
-            return self._ops_of_tasks(tasks, task_ids, communication)
+            return self._build_ops(tasks, task_ids, communication)
         self.database.require(self.ops_table, "startNs", "endNs")
         raw = self.database.integers(
             self.ops_table,
@@ -422,16 +425,16 @@ class _Reader(LostRows):
             | dict.fromkeys(("algType", "count", "deviceId"), NO_ID),
         )
         graph: Int64 = constant(NO_GRAPH, len(raw["opId"]), np.int64)
-        owned = np.zeros(len(graph), np.bool_)
+        has_task = np.zeros(len(graph), np.bool_)
         if "opId" in communication:
             row = Lookup(communication, "globalTaskId").find(task_ids)
-            found = row >= 0
-            owners = Lookup(
-                {"op": communication["opId"][row[found]], "graph": tasks.graph[found]}, "op"
+            is_hccl = row >= 0
+            hccl_tasks = Lookup(
+                {"op": communication["opId"][row[is_hccl]], "graph": tasks.graph[is_hccl]}, "op"
             )
-            owner = owners.find(raw["opId"])
-            graph, owned = owners.of("graph", owner, NO_GRAPH), owner >= 0
-        group, label = self._groups(raw["groupName"])
+            task = hccl_tasks.find(raw["opId"])
+            graph, has_task = hccl_tasks.of("graph", task, NO_GRAPH), task >= 0
+        group, label = self._label_groups(raw["groupName"])
         ops = CommunicationOps.of(
             len(graph),
             start_ns=raw["startNs"],
@@ -440,39 +443,39 @@ class _Reader(LostRows):
             group_name=label,
             name=self.names.codes(raw["opName"]),
             graph=graph,
-            connection=IDS["connection"].given(raw["connectionId"]),
+            connection=IDS["connection"].normalise(raw["connectionId"]),
             count=raw["count"],
             data_type=self.names.enum("ENUM_HCCL_DATA_TYPE", raw["dataType"]),
             algorithm=self.names.codes(raw["algType"]),
         )
-        here = np.ones(len(ops), np.bool_)
+        on_device = np.ones(len(ops), np.bool_)
         if self.device is not None:
-            here = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & owned)
-        return ops.take(here)
+            on_device = (raw["deviceId"] == self.device) | ((raw["deviceId"] == NO_ID) & has_task)
+        return ops.take(on_device)
 
-    def _marks(self) -> dict[str, Int64]:
-        """Read the marks of mstx that lie on the device too."""
+    def _read_marks(self) -> dict[str, Int64]:
+        """Read the mstx marks that have a connection, which are marks on the device too."""
         raw = self.database.integers(
             "MSTX_EVENTS", {"startNs": NO_TIME, "connectionId": NO_ID, "message": NO_ID}
         )
-        known = IDS["connection"].given(raw["connectionId"]) != NO_ID
-        return {name: values[known] for name, values in raw.items()}
+        connected = IDS["connection"].normalise(raw["connectionId"]) != NO_ID
+        return {name: values[connected] for name, values in raw.items()}
 
-    def _ops_of_tasks(
+    def _build_ops(
         self, tasks: Tasks, task_ids: Int64, communication: dict[str, Int64]
     ) -> CommunicationOps:
-        """Ops of databases that list none, as those of early 2024: what the tasks of each span."""
-        of_hardware = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
-        at = np.flatnonzero(of_hardware >= 0)
+        """Build ops from their HCCL tasks, for databases without ops as those of early 2024."""
+        task_row = Lookup({"id": task_ids}, "id").find(communication["globalTaskId"])
+        at = np.flatnonzero(task_row >= 0)
         if not len(at):
             return CommunicationOps.empty()
-        at = at[np.argsort(tasks.start_ns[of_hardware[at]], kind="stable")]
-        rows = of_hardware[at]
-        which = [communication[name][at] for name in ("opId", "name", "groupName")]
-        ops = group_by(len(rows), [*which, tasks.graph[rows]])
+        at = at[np.argsort(tasks.start_ns[task_row[at]], kind="stable")]
+        rows = task_row[at]
+        op, name, group_id = (communication[name][at] for name in ("opId", "name", "groupName"))
+        ops = group_by(len(rows), [op, name, group_id, tasks.graph[rows]])
         order = np.argsort(ops.first)
         first, end_ns = ops.first[order], ops.greatest(tasks.end_ns[rows])[order]
-        group, label = self._groups(which[2][first])
+        group, label = self._label_groups(group_id[first])
         self.warn(
             f"{self.database.path.name} lists no communication ops; each is taken to run from the "
             "first to the last of its HCCL tasks."
@@ -483,37 +486,37 @@ class _Reader(LostRows):
             end_ns=end_ns,
             group=group,
             group_name=label,
-            name=self.names.codes(which[1][first]),
+            name=self.names.codes(name[first]),
             graph=tasks.graph[rows[first]],
             connection=tasks.connection[rows[first]],
         )
 
-    def _groups(self, ids: Int64) -> tuple[Codes, Codes]:
-        """Return groups, numbered by first op as exports to text do, and their names."""
-        found, which, turn = distinct_turns(ids)
-        for number in found[np.argsort(turn)].tolist():
+    def _label_groups(self, ids: Int64) -> tuple[Codes, Codes]:
+        """Return labels of groups, numbered by first op as in CSV and JSON exports, and names."""
+        distinct_ids, place, turn = distinct_turns(ids)
+        for number in distinct_ids[np.argsort(turn)].tolist():
             if number != NO_ID:
                 self.group_numbers.setdefault(number, len(self.group_numbers))
         labels = self.strings.codes(
             "Group not given"
             if number == NO_ID
             else f"Group {self.group_numbers.get(number, number)}"
-            for number in found.tolist()
+            for number in distinct_ids.tolist()
         )
-        return labels[which], self.names.codes(ids)
+        return labels[place], self.names.codes(ids)
 
-    def _planes(self, tasks: Tasks, task_ids: Int64, raw: dict[str, Int64]) -> PlaneTasks:
-        """HCCL tasks, with the interval and ids of their hardware task."""
-        group, _ = self._groups(raw["groupName"])
-        of_hardware = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
-        known = of_hardware >= 0
+    def _build_planes(self, tasks: Tasks, task_ids: Int64, raw: dict[str, Int64]) -> PlaneTasks:
+        """Build HCCL tasks, with the interval and ids of their device task."""
+        group, _ = self._label_groups(raw["groupName"])
+        task_row = Lookup({"id": task_ids}, "id").find(raw["globalTaskId"])
+        has_task = task_row >= 0
         if self.device is None:
             reason = "HCCL tasks whose device task is not in the profile"
-            self.leave_out(reason, int(np.count_nonzero(~known)), OmissionCode.NO_TASK)
-        rows = take(of_hardware, known)
+            self.leave_out(reason, int(np.count_nonzero(~has_task)), OmissionCode.NO_TASK)
+        rows = take(task_row, has_task)
 
         def of_row(column: str) -> Any:
-            return raw[column] if known.all() else take(raw[column], known)
+            return raw[column] if has_task.all() else take(raw[column], has_task)
 
         def of_task(column: str) -> Any:
             return take(getattr(tasks, column), rows)
@@ -521,10 +524,10 @@ class _Reader(LostRows):
         columns = {
             "start_ns": of_task("start_ns"),
             "end_ns": of_task("end_ns"),
-            "group": group if known.all() else group[known],
+            "group": group if has_task.all() else group[has_task],
             "plane": of_row("planeId"),
-            # At the lowest level of profiling only the hardware task says what it is.
-            "name": _given_or(self.names.codes(of_row("taskType")), of_task("task_type")),
+            # At the lowest level of profiling only the device task has a type.
+            "name": _fill(self.names.codes(of_row("taskType")), of_task("task_type")),
             "graph": of_task("graph"),
             "launch_ns": of_task("launch_ns"),
             "task": of_task("task"),
@@ -542,19 +545,19 @@ class _Reader(LostRows):
                 "transport": self.names.enum("ENUM_HCCL_TRANSPORT_TYPE", of_row("transportType")),
                 "data_type": self.names.enum("ENUM_HCCL_DATA_TYPE", of_row("dataType")),
             }
-        return PlaneTasks.of(len(rows), columns | self._bandwidth(known))
+        return PlaneTasks.of(len(rows), columns | self._read_bandwidth(has_task))
 
-    def _bandwidth(self, known: Bool) -> dict[str, Float64]:
+    def _read_bandwidth(self, has_task: Bool) -> dict[str, Float64]:
         table, column = "COMMUNICATION_TASK_INFO", "bandwidth"
         if not self.database.has(table, column):
             return {}
         gigabytes = self.database.floats(table, {column: -1.0})[column]
         if gigabytes.max(initial=0) > _MOST_GIGABYTES:
             gigabytes = gigabytes / 1e9
-        return {column: np.where(gigabytes < 0, np.nan, gigabytes)[known]}
+        return {column: np.where(gigabytes < 0, np.nan, gigabytes)[has_task]}
 
     def _steps(self) -> Steps:
-        """ProfilerStep windows; they are host time."""
+        """Read steps of the framework (ProfilerStep), which are host time."""
         raw = self.database.integers(
             "STEP_TIME", {"id": NO_ID, "startNs": NO_TIME, "endNs": NO_TIME}
         )
@@ -569,8 +572,11 @@ class _Reader(LostRows):
         )
 
 
-def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
-    """Tasks as in their own table; those with a row among the compute tasks compute."""
+def _build_unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
+    """Build tasks without names.
+
+    row: the row of each task in the table of operators; tasks with a row >= 0 compute.
+    """
     return Tasks.of(
         len(row),
         {
@@ -578,9 +584,9 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
             "end_ns": raw["endNs"],
             "stream": raw["streamId"],
             "task": raw["taskId"],
-            "context": IDS["context"].given(raw["contextId"]),
-            "graph": IDS["graph"].given(raw["modelId"]),
-            "connection": IDS["connection"].given(raw["connectionId"]),
+            "context": IDS["context"].normalise(raw["contextId"]),
+            "graph": IDS["graph"].normalise(raw["modelId"]),
+            "connection": IDS["connection"].normalise(raw["connectionId"]),
             "name": NO_NAME,
             "compute": row >= 0,
         }
@@ -588,19 +594,19 @@ def _unnamed_tasks(raw: dict[str, Int64], row: Rows) -> Tasks:
     )
 
 
-def _given_or(codes: Codes, others: Codes) -> Codes:
-    """Return the codes, and where one is of no name, that of others."""
+def _fill(codes: Codes, others: Codes) -> Codes:
+    """Replace NO_NAME among codes by the code of the same row in `others`."""
     if (codes != NO_NAME).all():
         return codes
 
-    def given(codes: Codes, others: Codes) -> Codes:
+    def fill_chunk(codes: Codes, others: Codes) -> Codes:
         return np.where(codes == NO_NAME, others, codes)
 
-    return compute_in_chunks(np.int32, given, codes, others)
+    return compute_in_chunks(np.int32, fill_chunk, codes, others)
 
 
-def _joined(calls: dict[str, Int64], marks: dict[str, Int64]) -> dict[str, Int64]:
-    """Return what may launch: the calls of CANN, and the marks of mstx."""
+def _join_launchers(calls: dict[str, Int64], marks: dict[str, Int64]) -> dict[str, Int64]:
+    """Join the CANN calls and mstx marks, both of which have launch times."""
     if not len(marks["startNs"]):
         return calls
     return {
@@ -608,6 +614,6 @@ def _joined(calls: dict[str, Int64], marks: dict[str, Int64]) -> dict[str, Int64
     }
 
 
-def _launch_times(connection: Int64, calls: Lookup) -> Int64:
-    """Return when the host call of each connection began."""
+def _find_starts_ns(connection: Int64, calls: Lookup) -> Int64:
+    """Return the start of the host call of each connection, NO_TIME if there is none."""
     return calls.of("startNs", calls.find(connection), NO_TIME)

@@ -1,1 +1,1 @@
-"""CSV, JSON and SQLite as columns, whatever they hold."""
+"""Decoders of CSV, JSON and SQLite into columns, independent of any profiler's format."""

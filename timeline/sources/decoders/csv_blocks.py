@@ -1,4 +1,4 @@
-"""Text files as blocks of whole lines, and CSV tables as blocks of columns."""
+"""Reads text files as blocks of whole lines, and CSV tables as blocks of columns."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from timeline.sources.files.opened import UTF8_MARK, open_profile_file
 
 BLOCK_BYTES = 1 << 21
 LONGEST_LINE_BYTES = 1 << 25
-"""A file with longer lines is not text."""
+"""Maximum length of a line; a file with longer ones is not text."""
 _BREAK = ord("\n")
 
 
 @dataclass(frozen=True)
 class Lines:
-    """Lines of a file.
+    """Consecutive lines of a file.
 
-    starts, ends: (n,) where each lies in the text, without its end.
-    first: the number of the first, from 1.
+    starts, ends: (n,) offsets in `data` of each line, without its line break.
+    first: the number of the first line in the file, from 1.
     """
 
     data: bytes
@@ -41,7 +41,7 @@ class Lines:
 
     @classmethod
     def of(cls, data: bytes, first: int) -> Lines:
-        """Find the lines of a text; the last one may have no end."""
+        """Split a text into lines; the last one may lack a line break."""
         characters = np.frombuffer(data, np.uint8)
         ends = np.flatnonzero(characters == _BREAK)
         if data and not data.endswith(b"\n"):
@@ -59,39 +59,39 @@ class Lines:
 
     @property
     def ended(self) -> bool:
-        """True if the last line has an end; one that has none may be cut off anywhere."""
+        """True if the last line has a line break; otherwise it may be cut off anywhere."""
         return self.data.endswith(b"\n")
 
     def text(self, line: int) -> bytes:
-        """One line, without its end."""
+        """Return one line without its line break."""
         return self.data[self.starts[line] : self.ends[line]]
 
     def behind(self, count: int) -> Lines:
-        """Return the lines behind the first ones."""
+        """Return the lines after the first `count`."""
         if count == len(self):
             return Lines.of(b"", self.first + count)
         return Lines.of(self.data[self.starts[count] :], self.first + count)
 
 
 def read_lines(path: Path, damage: LossLog) -> Iterator[Lines]:
-    """Read all lines, some megabytes at a time.
+    """Yield the lines of a file in blocks of some megabytes.
 
-    Where compressed content breaks off, the whole lines before that are all there is, and the
-    break is noted.
+    If compressed content is damaged, the whole lines before the damage are read, and the damage is
+    recorded.
 
     Raises:
-        SourceError: the file cannot be read, or has no lines.
+        SourceError: the file cannot be read, or has lines longer than LONGEST_LINE_BYTES.
     """
     first = 1
     with open_profile_file(path) as file:
-        for data in _parts(file, path, damage):
+        for data in _read_whole_lines(file, path, damage):
             lines = Lines.of(data, first)
             yield lines
             first += len(lines)
 
 
-def _parts(file: BinaryIO, path: Path, damage: LossLog) -> Iterator[bytes]:
-    """Return the text in parts that end with a line; the last one may not."""
+def _read_whole_lines(file: BinaryIO, path: Path, damage: LossLog) -> Iterator[bytes]:
+    """Yield the text in parts that end with a line break, except possibly the last."""
     rest, lines = b"", 0
     while True:
         try:
@@ -110,7 +110,7 @@ def _parts(file: BinaryIO, path: Path, damage: LossLog) -> Iterator[bytes]:
         else:
             rest += data
         if len(rest) > LONGEST_LINE_BYTES:
-            raise SourceError(path, "is no text: it has no lines.", offset=file.tell())
+            raise SourceError(path, "is not text: it has no lines.", offset=file.tell())
         if not data:
             break
     if rest:
@@ -118,48 +118,49 @@ def _parts(file: BinaryIO, path: Path, damage: LossLog) -> Iterator[bytes]:
 
 
 NOT_GIVEN = frozenset({"", "N/A", "NA", "-", "None", "null"})
-"""How the writers spell that there is no value."""
+"""The cells by which writers denote an absent value."""
 TOO_FEW_OR_MANY = "rows with too few or many cells"
 CUT_OFF = "rows that are cut off"
 NO_ROWS = "headers that are cut off, with all rows"
 _BYTE_ORDER_MARK = "\ufeff"
 _SHORT_CELL_BYTES = 24
-"""Cells up to this length are cut out of the text together, which is faster."""
+"""Maximum length of cells that are extracted together by NumPy, which is faster."""
 _MOST_DIGITS = 18
-"""So many always fit 64 bits."""
+"""Number of decimal digits that always fit into an int64."""
 
 ColumnNames = Mapping[str, tuple[str, ...]]
-"""The names of each wanted column over the versions, newest first."""
+"""The names that each wanted column has in different versions, newest first, by key."""
 
 _QUOTE, _COMMA = b'",'
 _EMPTY_CELLS = b', \t\r"'
 _IS_BLANK = np.isin(np.arange(256), np.frombuffer(b" \t\r", np.uint8))
-"""Characters around a cell that are not of it; tabs keep spreadsheets from rounding times."""
+"""Bytes to strip from cells, by value; writers add tabs so that spreadsheets do not round times."""
 
 CellBounds = tuple[Int64, Int64]
-"""Begin and end of the cells of a column."""
+"""Begin and end of the cells of a column, as offsets in the text."""
 
 
 @dataclass(frozen=True)
 class Cells:
     """Lines, and the commas between their cells.
 
-    A line is a row, whatever quotes say: a quote that is never closed costs its own row only.
+    A row never extends over several lines, even inside quotes, so that a quote that is not closed
+    damages only its own row.
     """
 
     lines: Lines
     ends: Int64
-    """Where the cells of each line end."""
+    """The end of the last cell of each line."""
     commas: Int64
-    """All of them, and the end of the text behind them."""
+    """The offsets of all commas, and after them the end of the text."""
     first: Int64
-    """The first comma of each line."""
+    """The index in `commas` of the first comma of each line."""
     count: Int64
-    """The cells of each line."""
+    """The number of cells of each line."""
 
     @classmethod
     def of(cls, lines: Lines) -> Cells:
-        """Find the cells of lines; commas between quotes are of a cell."""
+        """Find the cells of lines; commas between quotes do not separate cells."""
         is_comma = lines.characters == _COMMA
         quotes = lines.characters == _QUOTE
         if quotes.any():
@@ -168,7 +169,7 @@ class Cells:
 
     @classmethod
     def from_end(cls, lines: Lines, most: int) -> Cells:
-        """Return the last cells of lines, whose first one takes all other commas, and quotes."""
+        """Find the last `most` cells of lines, ignoring quotes; the first has any other commas."""
         cells = cls._between(lines, lines.characters == _COMMA)
         more = np.maximum(cells.count - most, 0)
         return replace(cells, first=cells.first + more, count=cells.count - more)
@@ -181,17 +182,10 @@ class Cells:
         return cls(lines, lines.ends, commas, first, count)
 
     def column(self, place: int) -> CellBounds:
-        """Return the spans of one column without blanks; empty where a line has fewer cells."""
+        """Return the bounds of one column's cells without blanks; empty for lines too short."""
         end = self._comma(place)
         begin = np.minimum(self._comma(place - 1) + 1, self.ends) if place else self.lines.starts
-        return self._trimmed(begin, np.maximum(begin, end))
-
-    def _comma(self, place: int) -> Int64:
-        """Return the comma behind one column, or the end of the line."""
-        at = np.minimum(self.first + place, len(self.commas) - 1)
-        return np.minimum(self.commas[at], self.ends)
-
-    def _trimmed(self, begin: Int64, end: Int64) -> CellBounds:
+        end = np.maximum(begin, end)
         characters = self.lines.characters
         last = len(characters) - 1
         while (more := (end > begin) & _IS_BLANK[characters[end - 1]]).any():
@@ -200,8 +194,13 @@ class Cells:
             begin = begin + more
         return begin, end
 
+    def _comma(self, place: int) -> Int64:
+        """Return the offset of the comma after one column, or of the end of the line."""
+        at = np.minimum(self.first + place, len(self.commas) - 1)
+        return np.minimum(self.commas[at], self.ends)
+
     def equal(self, place: int, text: bytes) -> Bool:
-        """Return which lines have just this text in a column."""
+        """Return a mask of lines in which a cell of a column equals a text."""
         begin, end = self.column(place)
         same: Bool = end - begin == len(text)
         for at, letter in enumerate(text):
@@ -211,14 +210,14 @@ class Cells:
         return same
 
     def hold_more(self, place: int) -> Bool:
-        """Return which lines hold anything from a column on."""
+        """Return a mask of lines with a cell that is not empty at or after a column."""
         begin, _ = self.column(place)
         data = self.lines.data
         rest = zip(begin.tolist(), self.ends.tolist(), strict=True)
         return np.array([bool(data[at:to].strip(_EMPTY_CELLS)) for at, to in rest], np.bool_)
 
     def without_last(self) -> Cells:
-        """Return the cells without the last one of the last line."""
+        """Return all cells but the last cell of the last line."""
         ends, count = self.ends.copy(), self.count.copy()
         place = int(count[-1]) - 2
         ends[-1] = self._comma(place)[-1] if place >= 0 else self.lines.starts[-1]
@@ -226,16 +225,16 @@ class Cells:
         return replace(self, ends=ends, count=count)
 
     def texts(self, line: int) -> list[str]:
-        """Return the cells of one line, as they are meant."""
+        """Return the cells of one line as strings without quotes."""
         cells = Cells.of(Lines.of(self.lines.text(line), 1))
-        spans = (
+        bounds = (
             cells.column(place) for place in range(int(cells.count[0]) if len(cells.count) else 0)
         )
-        return [unquoted(cells.lines.data[begin[0] : end[0]]) for begin, end in spans]
+        return [unquoted(cells.lines.data[begin[0] : end[0]]) for begin, end in bounds]
 
 
 def _quoted(quotes: Bool, lines: Lines) -> Bool:
-    """Return which characters have an odd number of quotes before them in their own line."""
+    """Return a mask of characters with an odd number of quotes up to them in their line."""
     odd = np.cumsum(quotes, dtype=np.uint8) & np.uint8(1)
     before = np.concatenate([np.zeros(1, np.uint8), odd[lines.starts[1:] - 1]])
     if before.any():
@@ -245,7 +244,7 @@ def _quoted(quotes: Bool, lines: Lines) -> Bool:
 
 
 def unquoted(cell: bytes) -> str:
-    """Return what a cell means; bytes that are no UTF-8 are replaced."""
+    """Return a cell as a string without quotes; invalid UTF-8 becomes U+FFFD."""
     text = cell.decode("utf-8", errors="replace")
     if text.startswith('"'):
         return text[1:].removesuffix('"').replace('""', '"')
@@ -253,24 +252,25 @@ def unquoted(cell: bytes) -> str:
 
 
 class RowShape(enum.Enum):
-    """Shapes that rows of a table may have."""
+    """The number of cells that rows of a table may have."""
 
     RAGGED = enum.auto()
-    """A row may have too few or many cells, but for one that is short because it has no end."""
+    """Any number, except that a last line without line break must have all cells to be a row."""
     FULL = enum.auto()
-    """A row has as many cells as the header; what has not is not a row."""
+    """As many as the header; other lines are not rows."""
     ENDED = enum.auto()
-    """The writer ends every line: what has no end is a row without the cell in which it stops."""
+    """Any number; if the last line lacks a line break, it is a row without its last cell."""
 
 
 @dataclass(frozen=True)
 class Block:
     """Some rows of a table.
 
-    A column that the table does not have is empty.
+    The cells of a column that the table does not have are empty.
 
-    lines: (n,) the line of each row.
-    cells_of: (n,) how many cells each row has.
+    header: the column names. lines: (n,) the line number of each row. cells_of: (n,) the number of
+    cells of each row. _held: which lines of `_cells` are rows of this block. _places: the position
+    of each column, by key.
     """
 
     header: tuple[str, ...]
@@ -287,10 +287,10 @@ class Block:
         return key in self._places
 
     def cells(self, key: str | int) -> list[bytes]:
-        """Return the cells of a column, or of a place, as written, without blanks around."""
-        return self._slices(*self._spans(key))
+        """Return the cells of a column, given by key or position, as written but stripped."""
+        return self._slices(*self._bounds(key))
 
-    def _spans(self, key: str | int) -> CellBounds:
+    def _bounds(self, key: str | int) -> CellBounds:
         place = key if isinstance(key, int) else self._places.get(key)
         if place is None:
             none = np.zeros(len(self), np.int64)
@@ -310,57 +310,57 @@ class Block:
         return [data[at:to] for at, to in zip(begin.tolist(), end.tolist(), strict=True)]
 
     def texts(self, key: str) -> list[str]:
-        """Return what each cell means, without blanks."""
+        """Return the cells of a column as strings without quotes and blanks."""
         cells = self.cells(key)
-        known = {cell: unquoted(cell).strip() for cell in dict.fromkeys(cells)}
-        return [known[cell] for cell in cells]
+        texts = {cell: unquoted(cell).strip() for cell in dict.fromkeys(cells)}
+        return [texts[cell] for cell in cells]
 
     def codes(self, key: str, strings: StringPool, meaning: Callable[[str], str]) -> Codes:
-        """Return the meaning of each cell as a name; worked out once for each distinct cell."""
+        """Return `meaning(cell)` as string codes; it is called once per distinct cell."""
         return self._coded(key, lambda text: strings.code(meaning(text)))
 
     def positions(self, key: str, known: dict[str, int]) -> Codes:
-        """Each text as its position among those seen, which grow."""
+        """Return the number of each cell's text in `known`, to which new texts are added."""
         return self._coded(key, lambda text: known.setdefault(text.strip(), len(known)))
 
     def _coded(self, key: str, code: Callable[[str], int]) -> Codes:
         cells = self.cells(key)
-        known = {cell: code(unquoted(cell)) for cell in dict.fromkeys(cells)}
-        return np.array([known[cell] for cell in cells], np.int32)
+        codes = {cell: code(unquoted(cell)) for cell in dict.fromkeys(cells)}
+        return np.array([codes[cell] for cell in cells], np.int32)
 
     def integers(self, key: str, absent: int) -> Int64:
-        """Return a column of ids; programs that rewrite tables make reals of them, such as 2.0."""
-        begin, end = self._spans(key)
+        """Return a column of integers, also if written as reals (2.0); `absent` for other cells."""
+        begin, end = self._bounds(key)
         characters = self._cells.lines.characters
         length = end - begin
         values = np.zeros(len(begin), np.int64)
-        good = (length > 0) & (length <= _MOST_DIGITS)
+        are_plain = (length > 0) & (length <= _MOST_DIGITS)
         last = len(characters) - 1
         for place in range(min(int(length.max(initial=0)), _MOST_DIGITS)):
             inside = length > place
             digit = characters[np.minimum(begin + place, last)] - np.uint8(ord("0"))
-            good &= ~inside | (digit < 10)
+            are_plain &= ~inside | (digit < 10)
             values = np.where(inside, values * 10 + digit, values)
-        rest = np.flatnonzero(~good)
+        rest = np.flatnonzero(~are_plain)
         if len(rest):
             cells = self._slices(begin[rest], end[rest])
-            known = {
+            numbers = {
                 cell: number(unquoted(cell).strip().removesuffix(".0"), absent)
                 for cell in dict.fromkeys(cells)
             }
-            values[rest] = [known[cell] for cell in cells]
+            values[rest] = [numbers[cell] for cell in cells]
         return values
 
     def lines_without(self, key: str, values: Int64, absent: int) -> Int64:
-        """Return the lines in which `integers` found something else than an integer."""
+        """Return the line numbers of present cells for which `integers` returned `absent`."""
         rows = np.flatnonzero(values == absent)
-        begin, end = self._spans(key)
+        begin, end = self._bounds(key)
         cells = self._slices(begin[rows], end[rows])
-        strange = [unquoted(cell).strip() not in NOT_GIVEN for cell in cells]
-        return self.lines[rows[np.array(strange, np.bool_)]]
+        are_odd = [unquoted(cell).strip() not in NOT_GIVEN for cell in cells]
+        return self.lines[rows[np.array(are_odd, np.bool_)]]
 
     def reals(self, key: str | int) -> tuple[Float64, Bool]:
-        """Return a column as (n,) float64, NaN if not a number, and a mask of given values."""
+        """Return a column as (n,) float64, NaN if not a number, and a mask of present cells."""
         cells = self.cells(key)
         with contextlib.suppress(ValueError):
             values = np.array(list(map(float, cells)), np.float64)
@@ -385,50 +385,51 @@ def read_blocks(
     damage: LossLog,
     rows: RowShape = RowShape.RAGGED,
 ) -> Iterator[Block]:
-    """Read the wanted columns of a table.
+    """Yield blocks of the wanted columns of a table.
 
-    Blank lines and repeated headers are not rows. Cells that a short row lacks are empty; rows
-    that are not what they may be are noted.
+    Blank lines and repeated headers are not rows. Cells that a short row lacks are empty. Lines
+    that are not rows according to `rows` are recorded as damage.
 
     Args:
-        wanted: the columns by key; None for all, by their own names.
-        required: those that must be there.
+        wanted: the names of columns by key; None for all columns, with their names as keys.
+        required: keys of columns that must exist.
 
     Raises:
         SourceError: the file cannot be read, has no header, or lacks a required column.
     """
     header: tuple[str, ...] = ()
     places: dict[str, int] = {}
-    for found in read_lines(path, damage):
-        lines = found
+    for block in read_lines(path, damage):
+        lines = block
         if not header:
-            header, lines = _header(found)
+            header, lines = _header(block)
             if not header:
                 continue
             names = wanted or {name: (name,) for name in header}
             places = _places(path, header, names, required)
-            if not len(lines) and not found.ended:
-                damage.add_lines(NO_ROWS, found.numbers[-1:])
+            if not len(lines) and not block.ended:
+                damage.add_lines(NO_ROWS, block.numbers[-1:])
         if len(lines):
             mark = places[required[0]] if required else 0
             yield _block(Cells.of(lines), header, places, mark, damage, rows)
     if not header:
         if not required:
             raise SourceError(path, "is empty.")
-        spelled = wanted[required[0]] if wanted else (required[0],)
-        raise SourceError(path, f"has no column {' or '.join(spelled)}: it is empty.")
+        expected = wanted[required[0]] if wanted else (required[0],)
+        raise SourceError(path, f"has no column {' or '.join(expected)}: it is empty.")
 
 
 def read_last_cells(path: Path, names: tuple[str, ...], damage: LossLog) -> Iterator[Block]:
-    """Read a table whose header may be missing, and whose first cells may hold bare commas.
+    """Yield blocks of a table that may lack a header, and whose first cells may contain commas.
 
-    Each line is split from its end, and has an end; rows that are no such ones are noted.
+    Lines are split from their end. Lines with too few cells, and a last line without line break,
+    are recorded as damage.
 
     Raises:
         SourceError: the file cannot be read, or is empty.
     """
     places = {name: place for place, name in enumerate(names)}
-    empty = True
+    is_empty = True
     for lines in read_lines(path, damage):
         cells = Cells.from_end(lines, len(names))
         begin, end = cells.column(0)
@@ -436,19 +437,20 @@ def read_last_cells(path: Path, names: tuple[str, ...], damage: LossLog) -> Iter
         if not lines.ended:
             damage.add_lines(CUT_OFF, lines.numbers[-1:])
             held[-1] = False
-        if empty and held[0] and lines.data[begin[0] : end[0]].strip(b'" ') == names[0].encode():
+        first = lines.data[begin[0] : end[0]].strip(b'" ')
+        if is_empty and held[0] and first == names[0].encode():
             held[0] = False
-        empty = False
+        is_empty = False
         short = held & (cells.count < len(names))
         damage.add_lines(TOO_FEW_OR_MANY, lines.numbers[short])
         held &= ~short
         yield Block(names, lines.numbers[held], cells.count[held], cells, held, places)
-    if empty:
+    if is_empty:
         raise SourceError(path, "is empty.")
 
 
 def _header(lines: Lines) -> tuple[tuple[str, ...], Lines]:
-    """Return the names of the first line that has any, and the lines behind it."""
+    """Return the column names in the first line that is not blank, and the lines after it."""
     cells = Cells.of(lines)
     for line in range(len(lines)):
         names = _names(cells, line)
@@ -458,7 +460,7 @@ def _header(lines: Lines) -> tuple[tuple[str, ...], Lines]:
 
 
 def _names(cells: Cells, line: int) -> tuple[str, ...]:
-    """Return the cells of a line as names; files put together may have a byte order mark inside."""
+    """Return the cells of a line as column names, without byte order marks of joined files."""
     return tuple(text.strip().strip(_BYTE_ORDER_MARK) for text in cells.texts(line))
 
 
@@ -488,11 +490,12 @@ def _block(
     damage: LossLog,
     rows: RowShape,
 ) -> Block:
+    """Return the rows among a table's lines; `mark` is a column to recognise repeated headers."""
     lines = cells.lines
     begin, end = cells.column(0)
     held = (cells.count > 1) | (end > begin)
     if held[-1] and not lines.ended:
-        cells = _stopped(cells, held, len(header), damage, rows)
+        cells = _drop_cut_off(cells, held, len(header), damage, rows)
     for row in np.flatnonzero(held & cells.equal(mark, header[mark].encode())).tolist():
         held[row] = _names(cells, row) != header
     if rows is RowShape.FULL:
@@ -505,8 +508,8 @@ def _block(
     return Block(header, lines.numbers[held], cells.count[held], cells, held, places)
 
 
-def _stopped(cells: Cells, held: Bool, width: int, damage: LossLog, rows: RowShape) -> Cells:
-    """Return the cells of lines of which the last was not written to its end."""
+def _drop_cut_off(cells: Cells, held: Bool, width: int, damage: LossLog, rows: RowShape) -> Cells:
+    """Drop the last cell or row, which lacks a line break, if it may be cut off; see RowShape."""
     if rows is RowShape.ENDED and cells.count[-1] > 1:
         return cells.without_last()
     if rows is RowShape.ENDED or cells.count[-1] < width:

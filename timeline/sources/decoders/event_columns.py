@@ -1,4 +1,4 @@
-"""Trace events as columns: distinct values by code, args by key, and rows of one phase."""
+"""Trace events as columns: distinct JSON values by code, args by key, and views of rows."""
 
 from __future__ import annotations
 
@@ -23,16 +23,17 @@ from timeline.sources.decoders.exported_values import is_decimal, number, text
 from timeline.sources.decoders.trace_events import WHOLE_ARGS, Counter, EventFormat
 
 LaneKey = tuple[object, object]
-"""(pid, tid) as the file has them."""
+"""(pid, tid) as written in the file."""
 NOT_KNOWN = -1
+"""The string code of a value that was not added to the pool of strings yet."""
 _Scalar = TypeVar("_Scalar", np.int64, np.float64, np.bool_)
 
 
 class JsonValues:
-    """Distinct JSON values by code, and their codes in a pool of strings.
+    """Distinct JSON values, numbered by codes, and their codes in a pool of strings.
 
-    A group is a list of such codes: process and thread of a lane, or the keys of the args of
-    counters, their process and their name.
+    It also holds groups, which are lists of codes: process and thread of a lane; or keys of args,
+    process and name of counters.
     """
 
     def __init__(self, strings: StringPool) -> None:
@@ -41,18 +42,18 @@ class JsonValues:
         self._codes: Codes = np.empty(0, np.int32)
         self._groups: list[Sequence[int]] = []
         self.pids: Mapping[object, object] | None = None
-        """The ids to use in place of those of processes, None for processes that are left out."""
+        """If set, replaces process ids by others; processes that it lacks become None."""
 
     def add(self, values: Sequence[Any], groups: Sequence[Sequence[int]]) -> None:
-        """Take in the next values and groups, whose codes follow on those before."""
+        """Add values and groups, which get the next codes."""
         self._values += values
         self._groups += groups
 
     def add_texts(self, texts: Sequence[bytes], groups: Sequence[bytes]) -> bool:
-        """Take in values as JSON and groups as int32; True if all of the values can be decoded."""
-        values, are_good = _decoded(texts)
+        """Add values as JSON text and groups as int32; return whether all values were decoded."""
+        values, are_decoded = _decode(texts)
         self.add(values, [np.frombuffer(group, np.int32).tolist() for group in groups])
-        return are_good
+        return are_decoded
 
     def __len__(self) -> int:
         return len(self._values)
@@ -61,12 +62,12 @@ class JsonValues:
         return self._values[code]
 
     def lane(self, group: int) -> LaneKey:
-        """Return the process and thread that a group stands for."""
+        """Return process and thread of a group that is a lane."""
         _, thread = self._groups[group]
         return self.process(group), self[thread]
 
     def counters(self, group: int) -> tuple[object, str, list[str]]:
-        """Return the process, the name and the keys that a group of counters stands for."""
+        """Return process, name and keys of a group of counters."""
         *keys, _, name = self._groups[group]
         return self.process(group), self[name], [self[key] for key in keys]
 
@@ -76,47 +77,48 @@ class JsonValues:
         return process if self.pids is None else self.pids.get(process)
 
     def names(self, codes: Codes) -> Codes:
-        """Return the codes of the values as strings of the pool, (n,) int32; see `text`."""
+        """Return the values as strings of the pool, (n,) int32 codes."""
         if len(self._codes) < len(self._values):
             more = np.full(2 * len(self._values) - len(self._codes), NOT_KNOWN, np.int32)
             self._codes = np.concatenate([self._codes, more])
-        found = self._codes[codes]
-        if (found == NOT_KNOWN).any():
-            fresh = distinct(codes[found == NOT_KNOWN])
+        string_codes = self._codes[codes]
+        if (string_codes == NOT_KNOWN).any():
+            fresh = distinct(codes[string_codes == NOT_KNOWN])
             self._codes[fresh] = self.strings.codes(self.texts(fresh))
-            found = self._codes[codes]
-        return found
+            string_codes = self._codes[codes]
+        return string_codes
 
     def texts(self, codes: Codes | Int64) -> list[str]:
-        """Return the values as strings; numbers are formatted, and null is the empty string."""
-        found = list(map(self._values.__getitem__, codes.tolist()))
-        return found if set(map(type, found)) == {str} else list(map(text, found))
+        """Return the values as strings; numbers are formatted, null is the empty string."""
+        values = list(map(self._values.__getitem__, codes.tolist()))
+        return values if set(map(type, values)) == {str} else list(map(text, values))
 
     def numbers(self, codes: Int64, default: int) -> Int64:
-        """Return the values as ids or amounts; see `number`."""
+        """Return the values as ids or amounts, `default` for values that are not int64."""
         return self.meanings(codes, np.int64, lambda value: number(value, default))
 
     def meanings(
         self, codes: Codes | Int64, dtype: type[_Scalar], meaning: Callable[[Any], float]
     ) -> npt.NDArray[_Scalar]:
-        """Return what the values mean; each distinct one is asked once."""
+        """Return `meaning(value)` for each code; it is called once per distinct value."""
 
-        def table(found: npt.NDArray[np.integer[Any]]) -> npt.NDArray[_Scalar]:
-            return np.array([meaning(self._values[code]) for code in found.tolist()], dtype)
+        def table(distinct_codes: npt.NDArray[np.integer[Any]]) -> npt.NDArray[_Scalar]:
+            values = [meaning(self._values[code]) for code in distinct_codes.tolist()]
+            return np.array(values, dtype)
 
         return map_values(codes, table)
 
 
-def _decoded(texts: Sequence[bytes]) -> tuple[list[Any], bool]:
-    """Decode each text: the values, None for one that is not JSON, and whether all were decoded."""
+def _decode(texts: Sequence[bytes]) -> tuple[list[Any], bool]:
+    """Decode JSON texts; return the values, None for invalid ones, and whether all are valid."""
     try:
         values: list[Any] = msgspec.json.decode(b"[" + b",".join(texts) + b"]")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return [_one(text) for text in texts], False
+        return [_decode_one(text) for text in texts], False
     return values, True
 
 
-def _one(text: bytes) -> Any:
+def _decode_one(text: bytes) -> Any:
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -125,89 +127,94 @@ def _one(text: bytes) -> Any:
 
 Bytes = npt.NDArray[np.uint8]
 COMPLETE, COUNTER, INSTANT, ARROW_START = map(ord, "XCis")
-"""Phases of events."""
+"""Phases of events, as codes of their characters."""
 ARROWS = b"stf"
+"""Phases of the start, steps and end of arrows."""
 IS_TEXT, IS_WHOLE, IS_QUOTED_WHOLE, IS_REAL = range(4)
-"""Kinds of values: anything else, an integer, an integer in quotes, another number."""
+"""Kinds of arg values: code of any other JSON value, integer, integer in quotes, other number."""
 NOT_HERE = -1
+"""The position of a row that is not part of a view."""
 
 
 @dataclass(frozen=True)
 class ArgValues:
-    """Values of args: (n,) each; `kind` says how to take `value`."""
+    """Values of args, (n,) each.
+
+    kind: how to interpret `value`, see IS_TEXT. value: an integer, the bits of a float64 (IS_REAL),
+    or a code in `values` (IS_TEXT).
+    """
 
     kind: Bytes
     value: Int64
     values: JsonValues
-    """What `value` is a code of where the kind is IS_TEXT."""
 
     def __getitem__(self, rows: Rows | slice) -> ArgValues:
         return ArgValues(self.kind[rows], self.value[rows], self.values)
 
     def are_whole(self) -> bool:
-        """Return True if all are integers as the decoder gives them."""
+        """Return whether all values are integers without quotes."""
         return bool((self.kind == IS_WHOLE).all())
 
     def ids(self, default: int) -> Int64:
-        """Return the values as ids or amounts; see `number`."""
-        made = self.value.copy()
+        """Return the values as ids or amounts, `default` for values that are not int64."""
+        ids = self.value.copy()
         reals = self.kind == IS_REAL
         if reals.any():
-            made[reals] = [_whole(value, default) for value in self._reals(reals).tolist()]
+            ids[reals] = [_whole(value, default) for value in self._reals(reals).tolist()]
         texts = self.kind == IS_TEXT
         if texts.any():
-            made[texts] = self.values.numbers(self.value[texts], default)
-        return made
+            ids[texts] = self.values.numbers(self.value[texts], default)
+        return ids
 
     def names(self) -> Codes:
-        """Return the values as names in the pool of strings."""
-        made = np.empty(len(self.value), np.int32)
+        """Return the values as strings of the pool, (n,) int32 codes."""
+        names = np.empty(len(self.value), np.int32)
         texts = self.kind == IS_TEXT
-        made[texts] = self.values.names(self.value[texts].astype(np.int32))
+        names[texts] = self.values.names(self.value[texts].astype(np.int32))
         if not texts.all():
-            rest = self[np.flatnonzero(~texts)].objects()
-            made[~texts] = self.values.strings.codes(map(text, rest))
-        return made
+            numbers = self[np.flatnonzero(~texts)].objects()
+            names[~texts] = self.values.strings.codes(map(text, numbers))
+        return names
 
     def reals(self) -> tuple[Rows, Float64]:
-        """Return the rows of the values that are numbers, in quotes or not, and the numbers."""
-        made = self.value.astype(np.float64)
+        """Return the rows of values that are numbers, in quotes or not, and these numbers."""
+        reals = self.value.astype(np.float64)
         is_real = self.kind == IS_REAL
-        made[is_real] = self._reals(is_real)
-        good = np.ones(len(self.value), np.bool_)
+        reals[is_real] = self._reals(is_real)
+        are_numbers = np.ones(len(self.value), np.bool_)
         texts = np.flatnonzero(self.kind == IS_TEXT)
         if len(texts):
             codes = self.value[texts]
-            good[texts] = self.values.meanings(codes, np.bool_, _is_number)
-            made[texts] = self.values.meanings(codes, np.float64, _real)
-        rows = np.flatnonzero(good)
-        return rows, made[rows]
+            are_numbers[texts] = self.values.meanings(codes, np.bool_, _is_number)
+            reals[texts] = self.values.meanings(codes, np.float64, _real)
+        rows = np.flatnonzero(are_numbers)
+        return rows, reals[rows]
 
     def are_falsy(self) -> Bool:
-        """Return a mask of the values that are zero or empty."""
-        made: Bool = (self.kind == IS_WHOLE) & (self.value == 0)
-        made |= (self.kind == IS_REAL) & (self.value.view(np.float64) == 0)
+        """Return a mask of values that are zero, empty, false or null."""
+        are_falsy: Bool = (self.kind == IS_WHOLE) & (self.value == 0)
+        are_falsy |= (self.kind == IS_REAL) & (self.value.view(np.float64) == 0)
         texts = self.kind == IS_TEXT
-        made[texts] = self.values.meanings(self.value[texts], np.bool_, operator.not_)
-        return made
+        are_falsy[texts] = self.values.meanings(self.value[texts], np.bool_, operator.not_)
+        return are_falsy
 
     def of_others(self, meaning: Callable[[Any], int], default: int) -> Int64:
-        """Return the meaning of values that are not numbers, each asked once, else the default."""
-        made = np.full(len(self.value), default, np.int64)
+        """Return `meaning(value)`, called once per distinct value, or `default` for numbers."""
+        meanings = np.full(len(self.value), default, np.int64)
         texts = self.kind == IS_TEXT
-        made[texts] = self.values.meanings(self.value[texts], np.int64, meaning)
-        return made
+        meanings[texts] = self.values.meanings(self.value[texts], np.int64, meaning)
+        return meanings
 
     def objects(self) -> list[Any]:
-        """Return the values as the decoder gives them."""
-        made: npt.NDArray[Any] = self.value.astype(np.object_)
-        for kind, objects in (
+        """Return the values as decoded JSON values."""
+        objects: npt.NDArray[Any] = self.value.astype(np.object_)
+        for kind, values in (
             (IS_TEXT, map(self.values.__getitem__, self.value[self.kind == IS_TEXT].tolist())),
             (IS_QUOTED_WHOLE, map(str, self.value[self.kind == IS_QUOTED_WHOLE].tolist())),
             (IS_REAL, self._reals(self.kind == IS_REAL).tolist()),
         ):
-            made[self.kind == kind] = np.fromiter(objects, np.object_)
-        return list(made)
+            objects[self.kind == kind] = np.fromiter(values, np.object_)
+        return list(objects)
 
     def _reals(self, rows: Bool) -> Float64:
         return self.value.view(np.float64)[rows]
@@ -227,7 +234,7 @@ def _real(value: Any) -> float:
 
 @dataclass(frozen=True)
 class FlatArgs:
-    """Args of events, event after event: row of the event, number of the key, and value."""
+    """Args of all events, (n,) each, in order of events: row of the event, key number and value."""
 
     row: Codes
     key: Codes
@@ -235,7 +242,8 @@ class FlatArgs:
 
 
 GivenArgs = Callable[[str], tuple[Rows, ArgValues]]
-"""Looks an arg of some rows up: the places of the rows that give it, and its values there."""
+"""A function that returns, for an arg's name, the positions (among some rows) of the events that
+have it, and its values there."""
 
 
 _COLUMNS = {
@@ -250,16 +258,16 @@ _COLUMNS = {
     "kind": np.uint8,
     "value": np.int64,
 }
-"""In the order in which the scanner gives them."""
+"""The columns of events and args in the order of the scanner's output."""
 
 
 @dataclass(frozen=True)
 class EventColumns:
-    """Events, (n,) each; those of a phase are in file order.
+    """Columns of events, (n,) each; the events of each phase are in file order.
 
-    group, name and category are codes of values. The end of an arrow is its id, or the complement
-    of a code where that is not a number above zero. Keys of the args of counters are codes too;
-    others are their numbers in `arg_numbers`.
+    group: number of the lane or counters in `values`. name, category: codes in `values`. end_ns: of
+    an arrow, its id if that is a positive int64, else the complement of a code. Keys of args are
+    numbers of `arg_numbers`; those of counters are codes in `values`.
     """
 
     phase: Bytes
@@ -269,7 +277,7 @@ class EventColumns:
     start_ns: Int64
     end_ns: Int64
     flat: FlatArgs
-    """All args, those of a counter in the order of their keys."""
+    """All args; the args of a counter are in the order of the keys of its group."""
     values: JsonValues
     arg_numbers: Mapping[str, int]
 
@@ -280,21 +288,21 @@ class EventColumns:
     def of_scanned(
         cls, columns: Sequence[bytes], values: JsonValues, arg_numbers: Mapping[str, int]
     ) -> EventColumns:
-        """Return the columns that the compiled scanner gives."""
-        made: dict[str, Any] = {
+        """Return the columns in the output of the compiled scanner."""
+        arrays: dict[str, Any] = {
             name: np.frombuffer(column, dtype)
             for (name, dtype), column in zip(_COLUMNS.items(), columns, strict=True)
         }
-        args = ArgValues(made.pop("kind"), made.pop("value"), values)
-        flat = FlatArgs(made.pop("arg_row"), made.pop("arg_key"), args)
-        return cls(**made, flat=flat, values=values, arg_numbers=arg_numbers)
+        args = ArgValues(arrays.pop("kind"), arrays.pop("value"), values)
+        flat = FlatArgs(arrays.pop("arg_row"), arrays.pop("arg_key"), args)
+        return cls(**arrays, flat=flat, values=values, arg_numbers=arg_numbers)
 
     @cached_property
     def _args_by_key(self) -> tuple[Codes, ArgValues, list[int]]:
-        """Args of intervals and instants, ordered by key: rows, values, and bounds of each key."""
-        of_counters = self.phase == COUNTER
-        rows = np.flatnonzero(~of_counters[self.flat.row]) if of_counters.any() else slice(None)
-        key = self.flat.key[rows].astype(np.int8)  # sorts in one pass
+        """Args of intervals and instants, sorted by key: event rows, values, bounds of each key."""
+        are_counters = self.phase == COUNTER
+        rows = np.flatnonzero(~are_counters[self.flat.row]) if are_counters.any() else slice(None)
+        key = self.flat.key[rows].astype(np.int8)  # int8 is sorted in one pass (radix sort)
         by_key = np.argsort(key, kind="stable")
         rows = by_key if isinstance(rows, slice) else rows[by_key]
         counts = np.bincount(key, minlength=len(self.arg_numbers))
@@ -302,7 +310,7 @@ class EventColumns:
         return self.flat.row.take(rows), self.flat.value[rows], bounds
 
     def args_at(self, rows: Rows) -> GivenArgs:
-        """Return what looks up the args of rows, each of which is an interval or an instant."""
+        """Return a function that finds args of the events at rows (intervals or instants)."""
         args_row, values, bounds = self._args_by_key
         place_of = np.full(len(self), NOT_HERE, np.int32)
         place_of[rows] = np.arange(len(rows))
@@ -311,89 +319,89 @@ class EventColumns:
             number = self.arg_numbers[arg]
             of_key = slice(bounds[number], bounds[number + 1])
             place = place_of.take(args_row[of_key])
-            held = np.flatnonzero(place != NOT_HERE)
-            return place.take(held).astype(np.intp), values[of_key][held]
+            in_rows = np.flatnonzero(place != NOT_HERE)
+            return place.take(in_rows).astype(np.intp), values[of_key][in_rows]
 
         return given
 
 
 _MOST_ID = int(np.iinfo(np.int64).max)
-"""The largest id of an arrow that is held as it is."""
+"""The largest id of an arrow that is stored as a number."""
 
 
 def columns_of_decoded(
     events: Sequence[Any], form: EventFormat, strings: StringPool
 ) -> EventColumns:
-    """Return decoded events as columns, as the scanner makes them of text."""
-    numbered = _Numbered()
+    """Convert decoded events to the same columns that the scanner produces from text."""
+    codes = _ValueCodes()
     phase = np.array([ord(type(event).__struct_config__.tag) for event in events], np.uint8)
     groups: Interner[tuple[object, ...]] = Interner()
     durations = [getattr(event, "dur", b"") for event in events]
     start_ns, end_ns = interval_ns([event.ts for event in events], durations)
     end_ns = np.where(phase == COMPLETE, end_ns, start_ns)
     arrows = np.flatnonzero(np.isin(phase, list(ARROWS)))
-    end_ns[arrows] = [numbered.arrow_id(bytes(events[row].id)) for row in arrows.tolist()]
-    given = [
+    end_ns[arrows] = [codes.arrow_id(bytes(events[row].id)) for row in arrows.tolist()]
+    args = [
         (row, key, value)
         for row, event in enumerate(events)
-        for key, value in _args_of(event, form, numbered)
+        for key, value in _args_of(event, form, codes)
     ]
-    kind, value = np.full(len(given), IS_TEXT, np.uint8), np.empty(len(given), np.int64)
+    kind, value = np.full(len(args), IS_TEXT, np.uint8), np.empty(len(args), np.int64)
     reals = value.view(np.float64)
-    for at, (_, _, one) in enumerate(given):
+    for at, (_, _, one) in enumerate(args):
         if type(one) is int and -(1 << 63) <= one < 1 << 63:
             kind[at], value[at] = IS_WHOLE, one
         elif type(one) is float:
             kind[at], reals[at] = IS_REAL, one
         else:
-            value[at] = numbered.code(one)
+            value[at] = codes.code(one)
     values = JsonValues(strings)
     columns = EventColumns(
         phase,
         groups.of([_group_key(event) for event in events]).astype(np.int32),
-        numbered.codes([getattr(event, "name", "") for event in events]),
-        numbered.codes([getattr(event, "cat", "") for event in events]),
+        codes.codes([getattr(event, "name", "") for event in events]),
+        codes.codes([getattr(event, "cat", "") for event in events]),
         start_ns,
         end_ns,
         FlatArgs(
-            np.array([row for row, _, _ in given], np.int32),
-            np.array([key for _, key, _ in given], np.int32),
+            np.array([row for row, _, _ in args], np.int32),
+            np.array([key for _, key, _ in args], np.int32),
             ArgValues(kind, value, values),
         ),
         values,
         form.arg_numbers,
     )
-    # A float is keyed by a tuple of its own.
-    of_groups = [
-        [numbered.code(one[0] if type(one) is tuple else one) for one in group] for group in groups
+    # A float is wrapped in a tuple, see `_group_key`.
+    groups_of_codes = [
+        [codes.code(one[0] if type(one) is tuple else one) for one in group] for group in groups
     ]
-    values.add(numbered.values, of_groups)
+    values.add(codes.values, groups_of_codes)
     return columns
 
 
-def _args_of(event: Any, form: EventFormat, numbered: _Numbered) -> Iterator[tuple[int, Any]]:
-    """Return the args of an event by the numbers or, of a counter, the codes of their keys."""
+def _args_of(event: Any, form: EventFormat, codes: _ValueCodes) -> Iterator[tuple[int, Any]]:
+    """Yield (key, value) of an event's args; keys are arg numbers, those of counters codes."""
     args = getattr(event, "args", None)
     if args is None:
         return
     if isinstance(event, Counter):
-        yield from ((numbered.code(key), value) for key, value in args.items())
+        yield from ((codes.code(key), value) for key, value in args.items())
         return
-    named = {WHOLE_ARGS: args} if form.has_whole_args else msgspec.structs.asdict(args)
-    for name, value in named.items():
+    by_name = {WHOLE_ARGS: args} if form.has_whole_args else msgspec.structs.asdict(args)
+    for name, value in by_name.items():
         if value is None:
             continue
         if isinstance(value, msgspec.Raw):
-            if spelled := bytes(value).decode("utf-8", "replace"):
-                yield form.arg_numbers[name], spelled
+            if string := bytes(value).decode("utf-8", "replace"):
+                yield form.arg_numbers[name], string
         else:
             yield form.arg_numbers[name], value
 
 
 def _group_key(event: Any) -> tuple[object, ...]:
-    """Return what makes a lane, or the counters of one name and process.
+    """Return a hashable key of an event's lane, or of a counter's keys, process and name.
 
-    A float is keyed apart from the integer that it equals: 3.0 and 3 are different processes.
+    Floats are wrapped in a tuple, so that process 3.0 differs from process 3.
     """
     pid = (event.pid,) if type(event.pid) is float else event.pid
     if isinstance(event, Counter):
@@ -401,8 +409,8 @@ def _group_key(event: Any) -> tuple[object, ...]:
     return pid, (event.tid,) if type(event.tid) is float else event.tid
 
 
-class _Numbered:
-    """Values by code while columns are made; equal strings and numbers share one."""
+class _ValueCodes:
+    """The codes of distinct values while columns are built; equal strings and numbers share one."""
 
     def __init__(self) -> None:
         self._codes: Interner[object] = Interner()
@@ -426,9 +434,9 @@ class _Numbered:
         return self._codes.of(texts).astype(np.int32)
 
     def arrow_id(self, written: bytes) -> int:
-        """Return a plain decimal as it is; of whatever else there is, the complement of the code.
+        """Return an id as a number if it is a positive int64, else the complement of a code.
 
-        Ids are opaque text: they exceed 2**64, and one may be used again.
+        Ids are opaque text; they may exceed 2**64.
         """
         text = written.strip(b'"').decode("utf-8", "surrogateescape")
         is_plain = text.isascii() and text.isdecimal() and not text.startswith("0")
@@ -438,7 +446,7 @@ class _Numbered:
 
 
 class EventRows:
-    """Intervals or instants at some rows of events; args are called as the fields of their type."""
+    """A view of intervals or instants at some rows; args are named by the fields of their type."""
 
     def __init__(self, events: EventColumns, rows: Rows) -> None:
         self.events, self.rows = events, rows
@@ -448,7 +456,7 @@ class EventRows:
 
     @property
     def strings(self) -> StringPool:
-        """The pool that names are codes of."""
+        """The pool of strings to which name codes refer."""
         return self._values.strings
 
     @property
@@ -460,11 +468,11 @@ class EventRows:
         return self.events.args_at(self.rows)
 
     def at(self, places: Rows | Bool) -> EventRows:
-        """Return some of the rows."""
+        """Return a view of some of the rows, given by positions in this view or by a mask."""
         return EventRows(self.events, self.rows[places])
 
     def spans(self, places: Rows | None = None) -> dict[str, Int64]:
-        """Return start and end of all rows or of some, under the names of their columns."""
+        """Return the columns start_ns and end_ns, of all rows or those at some positions."""
         rows = self.rows if places is None else self.rows[places]
         return {
             "start_ns": self.events.start_ns.take(rows),
@@ -472,7 +480,7 @@ class EventRows:
         }
 
     def names(self) -> Codes:
-        """Return the name of each event."""
+        """Return the name of each event as a string code."""
         return self._values.names(self.events.name[self.rows])
 
     def format_names(self) -> list[str]:
@@ -480,11 +488,11 @@ class EventRows:
         return list(map(self._values.__getitem__, self.events.name[self.rows].tolist()))
 
     def by_name(self, dtype: type[_Scalar], meaning: Callable[[str], Any]) -> npt.NDArray[_Scalar]:
-        """Return what the name of each event means; each distinct one is asked once."""
+        """Return `meaning(name)` of each event; it is called once per distinct name."""
         return self._values.meanings(self.events.name[self.rows], dtype, meaning)
 
     def categories(self) -> Codes:
-        """Return the category of each event, empty if it has none."""
+        """Return the category of each event as a string code, empty if it has none."""
         return self._values.names(self.events.category[self.rows])
 
     def format_categories(self) -> list[str]:
@@ -494,25 +502,25 @@ class EventRows:
     def by_category(
         self, dtype: type[_Scalar], meaning: Callable[[str], Any]
     ) -> npt.NDArray[_Scalar]:
-        """Return what the category of each event means; each distinct one is asked once."""
+        """Return `meaning(category)` of each event; it is called once per distinct category."""
         return self._values.meanings(self.events.category[self.rows], dtype, meaning)
 
     def processes(self, default: int) -> Int64:
-        """Return the number of the process of each event; see `number`."""
+        """Return the process id of each event, `default` if it is not a number."""
         return self.by_lane(np.int64, lambda process, _: number(process, default))
 
     def threads(self, default: int) -> Int64:
-        """Return the number of the thread of each event; see `number`."""
+        """Return the thread id of each event, `default` if it is not a number."""
         return self.by_lane(np.int64, lambda _, thread: number(thread, default))
 
     def lanes(self) -> dict[str, Int64]:
-        """Return process and thread by name of column, NO_ID for those that are not numbers."""
+        """Return the columns process and thread, NO_ID for ids that are not numbers."""
         return {"process": self.processes(NO_ID), "thread": self.threads(NO_ID)}
 
     def by_lane(
         self, dtype: type[_Scalar], meaning: Callable[[Any, Any], Any]
     ) -> npt.NDArray[_Scalar]:
-        """Return what the process and thread of each event mean; each pair is asked once."""
+        """Return `meaning(process, thread)` of each event; it is called once per distinct pair."""
 
         def table(groups: Codes) -> npt.NDArray[_Scalar]:
             lanes = map(self._values.lane, groups.tolist())
@@ -521,7 +529,7 @@ class EventRows:
         return map_values(self.events.group[self.rows], table)
 
     def numbered(self, pattern: re.Pattern[str]) -> tuple[Rows, list[int]]:
-        """Return the events whose name matches a pattern, and the numbers in its first group."""
+        """Return the positions of events with a name that matches, and the numbers in group 1."""
         codes = self.events.name[self.rows]
         numbers = {
             code: int(match[1])
@@ -532,19 +540,20 @@ class EventRows:
         return places, [numbers[code] for code in codes[places].tolist()]
 
     def given(self, arg: str) -> tuple[Rows, ArgValues]:
-        """Return the places of the rows that give an arg, and its values there."""
+        """Return the positions of events that have an arg, and its values there."""
         return self._args(arg)
 
     def are_given(self, arg: str) -> Bool:
-        """Return a mask of the events that give an arg, be it null if any value is allowed."""
-        made = np.zeros(len(self), np.bool_)
-        made[self.given(arg)[0]] = True
-        return made
+        """Return a mask of events that have an arg; null counts only for args of type Any."""
+        are_given = np.zeros(len(self), np.bool_)
+        are_given[self.given(arg)[0]] = True
+        return are_given
 
     def ids(self, default: int | Int64, *args: str) -> Int64:
-        """Read ids or amounts, of several args the first one present; see `number`.
+        """Return an arg as ids or amounts; of several args, the first that an event has.
 
-        default: for rows that give none; and for values that are not ids, if it is one number.
+        default: the value of events without any of the args. A single number is also the value for
+        args that are not int64; with an array these become NO_ID.
         """
         given = [(places, values) for places, values in map(self.given, args) if len(places)]
         if not given:
@@ -552,47 +561,47 @@ class EventRows:
                 return constant(default, len(self), np.int64)
             return default
         no_id = default if isinstance(default, int) else NO_ID
-        made = np.full(len(self), default) if isinstance(default, int) else default.copy()
+        ids = np.full(len(self), default) if isinstance(default, int) else default.copy()
         for places, values in reversed(given):
-            made[places] = values.ids(no_id)
-        return made
+            ids[places] = values.ids(no_id)
+        return ids
 
     def arg_names(self, arg: str) -> Codes:
-        """Return the names that an arg gives, empty where it is absent."""
+        """Return the value of an arg as a string code, empty if it is absent."""
         places, values = self.given(arg)
         if not len(places):
             return constant(NO_NAME, len(self), np.int32)
-        made = np.full(len(self), NO_NAME, np.int32)
-        made[places] = values.names()
-        return made
+        names = np.full(len(self), NO_NAME, np.int32)
+        names[places] = values.names()
+        return names
 
     def levels(self) -> Codes:
-        """Return the arg `level` of each call, or else its category."""
-        made = self.categories()
+        """Return the arg `level` of each call as a string code, else its category."""
+        levels = self.categories()
         places, values = self.given("level")
         given = np.flatnonzero(~values.are_falsy())
-        made[places[given]] = values[given].names()
-        return made
+        levels[places[given]] = values[given].names()
+        return levels
 
     def reals(self, arg: str) -> Float64:
-        """Return the numbers that an arg gives, NaN where it gives none."""
+        """Return the value of an arg as a number, NaN if it is absent or not a number."""
         places, values = self.given(arg)
-        good, numbers = values.reals()
-        made = np.full(len(self), np.nan)
-        made[places[good]] = numbers
-        return made
+        rows, numbers = values.reals()
+        reals = np.full(len(self), np.nan)
+        reals[places[rows]] = numbers
+        return reals
 
     def moments(self, arg: str) -> Int64:
-        """Return the timestamps that an arg gives as decimal microseconds, NO_TIME where absent."""
+        """Return timestamps in ns of an arg in decimal microseconds, NO_TIME if it is absent."""
         places, values = self.given(arg)
-        made = np.full(len(self), NO_TIME)
-        made[places] = parse_times_ns([value.encode() for value in values.objects()])
-        return made
+        times_ns = np.full(len(self), NO_TIME)
+        times_ns[places] = parse_times_ns([value.encode() for value in values.objects()])
+        return times_ns
 
     def objects(self, arg: str) -> list[Any]:
-        """Return the value of an arg of each event as the decoder gives it, None if absent."""
+        """Return the decoded JSON value of an arg of each event, None if it is absent."""
         places, values = self.given(arg)
-        made: list[Any] = [None] * len(self)
+        objects: list[Any] = [None] * len(self)
         for place, value in zip(places.tolist(), values.objects(), strict=True):
-            made[place] = value
-        return made
+            objects[place] = value
+        return objects

@@ -1,19 +1,19 @@
-"""Ids, amounts and names as exports write them, of which each writes some in its own way."""
+"""Parses ids, amounts and names, which exports write in different ways."""
 
 from __future__ import annotations
 
 import re
 
 Value = int | float | str | None
-"""What an arg may be: exports write N/A for numbers, and strings for large ids."""
+"""The types of args: some numbers are written as strings, such as N/A and large ids."""
 _DECIMAL = re.compile(r"\s*(-?)0*([0-9]{1,19})\s*")
-"""int() also takes digits of other scripts, and refuses thousands of them."""
+"""A decimal integer; int() alone accepts digits of other scripts, and raises for thousands."""
 _REAL = re.compile(r"\s*[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?\s*")
-"""float() also takes names and underscores."""
+"""A decimal number. float() alone would accept names such as nan, and underscores."""
 
 
 def number(value: Value, default: int) -> int:
-    """Return an id or amount; the default if it is absent, N/A or not a number."""
+    """Parse an id or amount; return the default if it is absent, N/A or not an int64."""
     if isinstance(value, int):
         return value if -(1 << 63) <= value < 1 << 63 else default
     if isinstance(value, str):
@@ -24,11 +24,11 @@ def number(value: Value, default: int) -> int:
     return default
 
 
-def is_decimal(spelled: str) -> bool:
-    """Return whether a string is a number as exports write them."""
-    return _REAL.fullmatch(spelled) is not None
+def is_decimal(string: str) -> bool:
+    """Return whether a string is a decimal number, with or without exponent."""
+    return _REAL.fullmatch(string) is not None
 
 
 def text(value: Value) -> str:
-    """Return a name, or the empty string where the export has none."""
+    """Return a value as a string, which is empty if it is absent."""
     return value if isinstance(value, str) else "" if value is None else str(value)

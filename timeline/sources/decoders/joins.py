@@ -1,4 +1,4 @@
-"""Joins of tables by integer keys: which rows of one belong to those of another."""
+"""Joins of tables by integer keys."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ _Number = TypeVar("_Number", np.int64, np.int32)
 
 
 class Lookup:
-    """A table found by a key that is unique, or whose first row stands for all.
+    """An index of a table by an integer key; of rows with equal keys, the first is found.
 
-    An id that is not given is not a key: it finds no row.
+    Absent ids (NO_ID) are not keys and find no row.
     """
 
     def __init__(self, columns: dict[str, Int64], key: str) -> None:
@@ -41,7 +41,7 @@ class Lookup:
         self._sorted = keys[self._order]
 
     def find(self, keys: Int64) -> Rows:
-        """Return the row of each key, -1 for none."""
+        """Return the row of each key, -1 if there is none."""
         return compute_in_chunks(np.intp, self._find, keys)
 
     def _find(self, keys: Int64) -> Rows:
@@ -51,34 +51,34 @@ class Lookup:
         return np.where(self._sorted[at] == keys, self._order[at], -1)
 
     def of(self, column: str, rows: Rows, absent: int | Int64 = NO_ID) -> Int64:
-        """Return a column's values at rows that `find` gave, another value where it found none."""
+        """Return a column's values at rows from `find`, and `absent` for rows that are -1."""
         return values_at(self._columns[column], rows, absent)
 
 
 def values_at(
     values: npt.NDArray[_Number], rows: Rows, absent: int | npt.NDArray[_Number]
 ) -> npt.NDArray[_Number]:
-    """Return the values of rows, and where a row is -1, another value."""
+    """Return the values at rows, and `absent` for rows that are -1."""
     other = constant(absent, len(rows), values.dtype) if isinstance(absent, int) else absent
     if not len(values):
         return other
 
-    def found(places: Rows, others: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
+    def select(places: Rows, others: npt.NDArray[_Number]) -> npt.NDArray[_Number]:
         return np.where(places >= 0, values[np.maximum(places, 0)], others)
 
-    return compute_in_chunks(values.dtype, found, rows, other)
+    return compute_in_chunks(values.dtype, select, rows, other)
 
 
 def last_rows(ordered: Int64, wanted: Int64) -> Rows:
-    """Return the last row of each wanted key among ascending ones, -1 for none or NO_ID."""
+    """Return the last row of each wanted key in an ascending column, -1 if absent or NO_ID."""
     at = np.searchsorted(ordered, wanted, side="right") - 1
-    known = (at >= 0) & (wanted != NO_ID)
-    known[known] = ordered[at[known]] == wanted[known]
-    return np.where(known, at, -1)
+    is_present = (at >= 0) & (wanted != NO_ID)
+    is_present[is_present] = ordered[at[is_present]] == wanted[is_present]
+    return np.where(is_present, at, -1)
 
 
 def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
-    """All pairs (row of left, row of right) with equal keys, by left row, then right row."""
+    """Return all pairs (row of left, row of right) with equal keys, by left row, then right row."""
     order = sort_rows(right)
     ordered = take(right, order)
 
@@ -88,34 +88,35 @@ def pairs_by_key(left: Int64, right: Int64) -> tuple[Rows, Rows]:
         rows = np.arange(first, first + len(keys))
         return np.repeat(rows, count), order[rows_of_runs(begin, count)]
 
-    nothing = np.empty(0, np.intp)
+    empty = np.empty(0, np.intp)
     parts = [pairs(chunk.start, left[chunk]) for chunk in chunks(len(left))]
-    lefts, rights = zip((nothing, nothing), *parts, strict=True)
+    lefts, rights = zip((empty, empty), *parts, strict=True)
     return concat_columns(lefts), concat_columns(rights)
 
 
 def covering_parents(tasks: Tasks) -> Bool:
-    """Return a mask of FFTS+ parents: without a context, covering a sub-task of the same task.
+    """Return a mask of rows that represent a whole FFTS+ task instead of a kernel.
 
-    TASK holds a row for the FFTS+ task as a whole beside the rows of its sub-tasks; drawn, it
-    would be a kernel that never ran. Task ids wrap, so the parent must also cover in time.
+    The table TASK has such a row besides the rows of the task's sub-tasks; drawn, it would appear
+    as a kernel that never ran. It has no context, and covers in time a sub-task with the same
+    device, stream and task id; time is compared because task ids wrap around.
     """
-    found = np.zeros(len(tasks), np.bool_)
+    are_parents = np.zeros(len(tasks), np.bool_)
     is_child: Bool = tasks.context != NO_CONTEXT
     child = np.flatnonzero(is_child)
     if not len(child):
-        return found
+        return are_parents
     key, keys = joined_keys(len(tasks), (tasks.device, tasks.stream, tasks.task))
     has_child = np.zeros(keys, np.bool_)
     has_child[key[child]] = True
     candidate = np.flatnonzero(has_child[key] & ~is_child)
     if not len(candidate):
-        return found
+        return are_parents
     start_ns = tasks.start_ns[child]
     if (start_ns[1:] < start_ns[:-1]).any():
         order = sort_rows(start_ns)
         child, start_ns = child[order], start_ns[order]
-    # Children in order of their key, then of their start: their places in order of start do.
+    # Sort children by key, then by start: both are in one number, key * count + place by start.
     places = ascending(key[child] * len(child) + np.arange(len(child)))
     place = np.searchsorted(start_ns, tasks.start_ns[candidate])
     at = np.searchsorted(places, key[candidate] * len(child) + place)
@@ -125,17 +126,17 @@ def covering_parents(tasks: Tasks) -> Bool:
         & (next_key == key[candidate])
         & (tasks.end_ns[child[next_place]] <= tasks.end_ns[candidate])
     )
-    found[candidate[covers]] = True
-    return found
+    are_parents[candidate[covers]] = True
+    return are_parents
 
 
 def rows_in(values: Int64, wanted: Int64, *, invert: bool = False) -> Rows:
-    """Return the rows that hold one of the wanted values, or none of them."""
+    """Return the rows that hold one of the wanted values, or all other rows if `invert`."""
     return rows_where(lambda some: np.isin(some, wanted, invert=invert), values)
 
 
 def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, Int64]:
-    """One key per row of two tables, equal where all the columns given of both are equal."""
+    """Return one key per row of two tables, equal if all the given columns are equal."""
     rows = len(left[0])
     both = (np.concatenate(pair) for pair in zip(left, right, strict=True))
     key = group_numbers(rows + len(right[0]), both)
@@ -143,12 +144,12 @@ def common_keys(left: Sequence[Int64], right: Sequence[Int64]) -> tuple[Int64, I
 
 
 def ordinals(key: Int64, start_ns: Int64) -> Int64:
-    """Return the place of each row among those of the same key, in order of start."""
+    """Return the position of each row, from 0, among the rows of the same key by start."""
     if not len(key):
         return np.empty(0, np.int64)
     order = np.lexsort((start_ns, key))
     places = np.arange(len(order))
     first = np.concatenate([[True], key[order][1:] != key[order][:-1]])
-    found = np.empty(len(order), np.int64)
-    found[order] = places - np.maximum.accumulate(np.where(first, places, 0))
-    return found
+    result = np.empty(len(order), np.int64)
+    result[order] = places - np.maximum.accumulate(np.where(first, places, 0))
+    return result

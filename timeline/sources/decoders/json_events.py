@@ -1,4 +1,4 @@
-"""Events of Chrome-trace JSON files of any size: read in blocks, held until they are columns."""
+"""Reads events of Chrome-trace JSON files of any size, block by block, into columns."""
 
 from __future__ import annotations
 
@@ -47,33 +47,35 @@ except ImportError:
 BLOCK_BYTES = 512 * 1024
 """Blocks of this size stay in the processor's cache; larger ones read slower."""
 MOST_CUTS_TRIED = 8
+"""Maximum number of offsets at which a block is cut before a larger block is read."""
 MOST_CUTS_OF_DAMAGE = 1_000
+"""Maximum number of offsets at which text before damage is cut."""
 MOST_EVENT_BYTES = 64 << 20
-"""Text of this size without an end of an event is damaged."""
+"""Maximum size of an event; longer text without the end of an event is damaged."""
 NEXT_DOCUMENT = "another trace in the same file, which is not read"
 _EVENTS = b"traceEvents"
 _EVENTS_KEY = re.compile(rb'"traceEvents"\s*:\s*\[')
 _OBJECT = b'{"traceEvents":['
 _WHITE = b" \t\r\n"
 MOST_METADATA_BYTES = 512
+"""Maximum size of a metadata event for `look_for_metadata`."""
 MOST_BRACES = 3
-"""Braces on either side of the phase that may be those of the event."""
+"""Number of braces before and after the phase that are tried as begin and end of the event."""
 HELD_EVENTS = 1 << 15
-"""Events that are held as objects before they become columns."""
+"""Number of events in a batch, as decoded objects, after which it should be taken."""
 COLUMNS_PER_OBJECT = 4
-"""Events in columns that take as much memory as one object."""
+"""Number of events in columns that take as much memory as one decoded object."""
 LEAST_PER_BLOCK = 2048
-"""Events that a block of objects counts for at least: each keeps the text of its block alive.
-
-Blocks differ in their number of events: call stacks and shapes take thousands of bytes.
-"""
+"""Number of events that a decoded block counts for at least: its objects keep its text in memory,
+even if it holds only a few events, with call stacks or shapes of thousands of bytes."""
 
 
 @dataclass(frozen=True)
 class ScannedEvents:
-    """Counts and metadata of the events of one text, which the scanner holds.
+    """Counts and metadata of events that the compiled scanner has read and still holds.
 
-    others: events of a phase that is not drawn. unread: counter events that were not asked for.
+    held: intervals, arrows and other events that become columns. others: events of a phase that is
+    not drawn. unread: counter events, if counters were not requested.
     """
 
     held: int
@@ -86,7 +88,7 @@ class ScannedEvents:
 
 
 Events = Any
-"""A list of decoded events, or the ScannedEvents that were read instead."""
+"""A list of decoded events, or ScannedEvents."""
 Scan = Callable[[bytes], tuple[ScannedEvents, int] | None]
 
 _decode_metadata = msgspec.json.Decoder(Metadata).decode
@@ -102,22 +104,19 @@ def read_events(
 ) -> Iterator[Events]:
     """Read the events of a file, which is an array or an object with `traceEvents`.
 
-    The file is cut between events and the decoder proves each cut: a piece that does not decode
-    was cut inside an event, so an earlier cut is tried, and in the end a larger block. A file laid
-    out in an unusual way therefore reads too, only with larger blocks.
+    Blocks of the file are cut where an event seems to end. If the part before a cut does not
+    decode, the cut was inside an event: earlier cuts are tried, then a larger block is read. So
+    files with an unusual layout can be read too, only with larger blocks.
 
-    Events that cannot be decoded are left out and noted in `damage`; all whole ones before and
-    behind them are read. A file that is compressed is read as what was compressed, and offsets
-    are those in there.
+    Events that cannot be decoded are skipped and recorded in `damage`; all whole events before and
+    after them are read. Compressed files are decompressed; offsets refer to decompressed content.
 
-    Args:
-        decoder: that of the format.
-        scan: a faster way to read whole events at the start of a text, which gives them and their
-            bytes; or None, where the first is one that only the decoder can read.
+    scan: a faster reader of whole events at the start of a text. It returns the events and their
+    length in bytes, or None if only the decoder can read the first event.
 
     Raises:
-        SourceError: the file cannot be opened, is not a trace, or holds events of which none can be
-            decoded, with the byte offset.
+        SourceError: the file cannot be opened, is not a trace, or none of its events can be
+            decoded; with the byte offset.
     """
     damage = LossLog(path) if damage is None else damage
     with open_profile_file(path) as file:
@@ -125,23 +124,23 @@ def read_events(
 
 
 class EventBatch:
-    """Events of some files of one format that were read and not used yet.
+    """A buffer of events of one format, from one or more files, until they are taken as columns.
 
-    The compiled scanner numbers the distinct values of what it reads, and holds it; the decoder
-    reads the rest, or everything in an installation without the scanner.
+    Events are read by the compiled scanner, which numbers distinct values and holds the events
+    itself; the decoder reads events that the scanner cannot, or all if it is not installed.
     """
 
     def __init__(self, events: EventFormat, strings: StringPool, *, counters: bool) -> None:
-        """Begin empty; counters: whether counter events are asked for."""
+        """Begin empty; `counters`: whether to read counter events."""
         self._format, self._strings, self._with_counters = events, strings, counters
         self._decoded: list[Any] = []
         self._runs: list[EventColumns] = []
         self._size = 0
-        """Events that are held, in objects: columns take less memory."""
+        """The memory of held events, expressed as a number of decoded objects."""
         self.others = 0
-        """Events of a phase that is not drawn, of all that were read."""
+        """Number of events read so far of a phase that is not drawn."""
         self.unread = 0
-        """Counter events that were not asked for, of those that were scanned."""
+        """Number of scanned counter events that were skipped because counters are not read."""
         self._begin_scanning()
 
     def _begin_scanning(self) -> None:
@@ -161,7 +160,7 @@ class EventBatch:
             )
 
     def read(self, path: Path, damage: LossLog | None = None) -> Iterator[list[Metadata]]:
-        """Read a file, and return the metadata of each block once its other events are held.
+        """Read a file into the batch; yield the metadata events of each block after reading it.
 
         Raises:
             SourceError: as `read_events`.
@@ -178,17 +177,18 @@ class EventBatch:
                 yield self._add_decoded(events)
 
     def is_full(self, times: int = 1) -> bool:
-        """Return whether so many events are held that they should be taken.
+        """Return whether the batch should be taken to limit memory.
 
-        times: as many times more may be held.
+        times: a factor for the limit.
         """
         return self._size > HELD_EVENTS * times
 
     def scan(self, text: bytes) -> tuple[ScannedEvents, int] | None:
-        """Read whole events up to the last, or one that only the decoder can read, and their bytes.
+        """Scan whole events at the start of a text; return them and their length in bytes.
 
-        None if that is the first, or from the first value on that cannot be decoded, because the
-        same value may come again. Times that are not plain decimals are read when events are taken.
+        Scanning stops at the first event that only the decoder can read; None if that is the first
+        one. Once a value could not be decoded, nothing more is scanned, as the same value may occur
+        again. Times that are not plain decimals are converted when the batch is taken.
         """
         if not self._scanner or self._has_undecoded:
             return None
@@ -198,17 +198,17 @@ class EventBatch:
         if not used:
             return None
         try:
-            named = [_decode_metadata(event) for event in metadata]
+            decoded = [_decode_metadata(event) for event in metadata]
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            named = None
-        if named is None or self._has_undecoded:
+            decoded = None
+        if decoded is None or self._has_undecoded:
             self._scanner.undo()
             return None
         self._odd_times += odd_times
-        return ScannedEvents(held, named, others, unread), used
+        return ScannedEvents(held, decoded, others, unread), used
 
     def _add_decoded(self, events: Sequence[Any]) -> list[Metadata]:
-        """Keep decoded events, together with those that were read just before."""
+        """Add decoded events to the batch, and return the metadata events among them."""
         if self._has_scanned:
             self._end_runs()
         metadata = []
@@ -222,7 +222,7 @@ class EventBatch:
         return metadata
 
     def _end_runs(self) -> None:
-        """Make columns of the decoded events, and of what was scanned behind them."""
+        """Convert decoded events, and the events scanned after them, to columns."""
         if self._decoded:
             self._runs.append(columns_of_decoded(self._decoded, self._format, self._strings))
             self._decoded = []
@@ -246,50 +246,50 @@ class EventBatch:
         return replace(events, start_ns=every_start_ns, end_ns=every_end_ns)
 
     def take(self) -> list[EventColumns]:
-        """Return the events that are held, parts in file order, and let go of them."""
+        """Return all events of the batch in file order, and empty it."""
         self._end_runs()
         parts, self._runs, self._size = self._runs, [], 0
         if self._format.has_whole_args:
-            # They may differ from event to event, and the scanner keeps what it has seen.
+            # The scanner keeps all distinct values, of which there may be one per event.
             self._begin_scanning()
         return parts
 
 
 def look_for_metadata(path: Path, text: bytes = b'"M"') -> Iterator[list[Metadata]]:
-    """Return metadata events of a file, block by block, found by a text without decoding the rest.
+    """Search a file for metadata events without decoding it; yield those found in each block.
 
-    One that is laid out in an unusual way may be missed; an event at the edge of a block is found
-    with the next one.
+    Events with an unusual layout, or longer than MOST_METADATA_BYTES, may be missed. An event at
+    the end of a block is yielded with the next block.
 
-    text: what the events hold that are wanted; for all it is their phase.
+    text: a text that all wanted events contain; by default their phase.
 
     Raises:
         SourceError: the file cannot be read.
     """
     pattern = re.compile(re.escape(text))
     with open_profile_file(path) as file:
-        held, begin, ended = b"", 0, False
+        block, begin, ended = b"", 0, False
         while not ended:
-            longer = read_behind(file, held, BLOCK_BYTES)
-            ended = len(longer) == len(held)
-            held = longer
-            stop = len(held) - (0 if ended else MOST_METADATA_BYTES)
-            matches = pattern.finditer(held, begin, max(begin, stop + len(text) - 1))
-            events = [_metadata_around(held, match.start()) for match in matches]
+            longer = read_behind(file, block, BLOCK_BYTES)
+            ended = len(longer) == len(block)
+            block = longer
+            stop = len(block) - (0 if ended else MOST_METADATA_BYTES)
+            matches = pattern.finditer(block, begin, max(begin, stop + len(text) - 1))
+            events = [_metadata_around(block, match.start()) for match in matches]
             yield [event for event in events if event is not None]
             begin = max(begin, stop)
             kept = max(0, begin - MOST_METADATA_BYTES)
-            held, begin = held[kept:], begin - kept
+            block, begin = block[kept:], begin - kept
 
 
-def _metadata_around(held: bytes, at: int) -> Metadata | None:
-    """Return the metadata event around a place of a text."""
+def _metadata_around(block: bytes, at: int) -> Metadata | None:
+    """Return the metadata event around an offset, None if there is none."""
     first = max(0, at - MOST_METADATA_BYTES)
-    before, behind = held[first : at + 1], held[at : at + MOST_METADATA_BYTES]
+    before, behind = block[first : at + 1], block[at : at + MOST_METADATA_BYTES]
     begins = [match.start() for match in re.finditer(rb"\{", before)][: -MOST_BRACES - 1 : -1]
     ends = [match.end() for match in re.finditer(rb"\}", behind)][:MOST_BRACES]
     for begin, end in product(begins, ends):
-        event = held[first + begin : at + end]
+        event = block[first + begin : at + end]
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             if phase_of(event) == Metadata.__struct_config__.tag:
                 return _decode_metadata(event)
@@ -297,151 +297,156 @@ def _metadata_around(held: bytes, at: int) -> Metadata | None:
 
 
 class _Blocks:
-    """One file while it is read."""
+    """A reader of one file, which holds a text: the part of the file not yet read as events."""
 
     def __init__(self, decoder: EventDecoder, path: Path, damage: LossLog, scan: Scan) -> None:
         self._decoder, self._path, self._damage, self._scan = decoder, path, damage, scan
         self._offset = 0
-        """Of the text at hand, in the file."""
+        """The offset of the held text in the file."""
         self._grown = False
+        """True if the held text may be longer than in the file, because it was repaired."""
         self._mended_until = -1
-        """Whether the text at hand may be longer than it is in the file, because it was mended."""
+        """The offset in the file up to which the text was repaired."""
         self._events = 0
         self._first_fault: tuple[int, str] | None = None
 
     def read(self, file: BinaryIO, block_bytes: int) -> Iterator[Events]:
-        opening, held = self._open(file, block_bytes)
+        opening, text = self._open(file, block_bytes)
         wanted = block_bytes
-        while (longer := self._longer(file, held, wanted)) is not None:
-            held = longer
-            scanned, piece = self._whole(held)
-            fault = None if scanned or piece else self._fault(opening, held)
-            if fault is not None and (end := _end_of_document(opening, held, fault)) is not None:
-                held = self._without_next_document(held, end)
+        while (longer := self._longer(file, text, wanted)) is not None:
+            text = longer
+            scanned, piece = self._whole(text)
+            fault = None if scanned or piece else self._fault(opening, text)
+            if fault is not None and (end := _end_of_document(opening, text, fault)) is not None:
+                text = self._without_next_document(text, end)
                 break
-            if fault is not None and (mended := self._mended(held, fault)) != held:
-                held = mended
-                scanned, piece = self._whole(held)
-                fault = None if scanned or piece else self._fault(opening, held)
+            if fault is not None and (mended := self._mended(text, fault)) != text:
+                text = mended
+                scanned, piece = self._whole(text)
+                fault = None if scanned or piece else self._fault(opening, text)
             if scanned is not None:
                 events, used = scanned
                 self._events += len(events)
                 yield events
-                held, wanted = self._behind(held, used), block_bytes
+                text, wanted = self._behind(text, used), block_bytes
                 continue
             used = piece.behind if piece else 0
             if fault is not None:
-                piece = self._before_or_at(held, fault)
-                used = next_event(held, max(piece.behind, 1))
-                if used == len(held) < MOST_EVENT_BYTES:
+                piece = self._before_or_at(text, fault)
+                used = next_event(text, max(piece.behind, 1))
+                if used == len(text) < MOST_EVENT_BYTES:
                     piece = None
                 else:
                     self._note("places that are not valid JSON", fault)
             if piece is None:
-                wanted = len(held)
+                wanted = len(text)
                 continue
             yield self._accepted(piece)
-            held, wanted = self._behind(held, used), block_bytes
-        yield from self._rest(opening, held)
+            text, wanted = self._behind(text, used), block_bytes
+        yield from self._rest(opening, text)
         if not self._events and self._first_fault is not None:
             raise self._unreadable(*self._first_fault)
 
-    def _whole(self, held: bytes) -> tuple[tuple[ScannedEvents, int] | None, Piece | None]:
-        """Whole events at the start of a text, as the scanner reads them, or else the decoder."""
-        scanned = self._scan(held)
-        return scanned, self._before(held, len(held), MOST_CUTS_TRIED) if scanned is None else None
+    def _whole(self, text: bytes) -> tuple[tuple[ScannedEvents, int] | None, Piece | None]:
+        """Return whole events at the start of a text, as read by the scanner, else the decoder."""
+        scanned = self._scan(text)
+        return scanned, self._before(text, len(text), MOST_CUTS_TRIED) if scanned is None else None
 
-    def _mended(self, held: bytes, fault: int) -> bytes:
-        """Return the text mended, or as it is if the object at the fault was mended before."""
+    def _mended(self, text: bytes, fault: int) -> bytes:
+        """Return the repaired text; unchanged if the object at the fault was repaired before."""
         if self._offset + fault < self._mended_until:
-            return held
-        mended = mend_json(held, fault)
-        self._offset -= len(mended) - len(held)
-        self._grown |= len(mended) != len(held)
+            return text
+        mended = mend_json(text, fault)
+        self._offset -= len(mended) - len(text)
+        self._grown |= len(mended) != len(text)
         self._mended_until = self._offset + mended.rfind(b"}")
         return mended
 
     def _open(self, file: BinaryIO, block_bytes: int) -> tuple[bytes, bytes]:
-        """Return what the file opens with, and the text behind that."""
-        held, found = b"", None
-        while found is None:
-            if len(held) > MOST_EVENT_BYTES:
+        """Return the opening of the file, and the text after it.
+
+        The opening replaces everything before the first event: `[` or `{"traceEvents":[`. It is
+        empty if the file must be decoded as a whole.
+        """
+        text, result = b"", None
+        while result is None:
+            if len(text) > MOST_EVENT_BYTES:
                 raise SourceError(self._path, "holds too much before its events.")
-            more = file.read(max(block_bytes, len(held)))
-            held += more
-            found = _opening(held, self._path, ended=not more)
-        opening, skipped = found
-        return opening, self._behind(held, skipped)
+            more = file.read(max(block_bytes, len(text)))
+            text += more
+            result = _opening(text, self._path, ended=not more)
+        opening, skipped = result
+        return opening, self._behind(text, skipped)
 
-    def _longer(self, file: BinaryIO, held: bytes, count: int) -> bytes | None:
-        """Return the text at hand and so many bytes more; None at the end.
+    def _longer(self, file: BinaryIO, text: bytes, count: int) -> bytes | None:
+        """Return the text with up to `count` more bytes of the file; None at its end.
 
-        Where compressed content breaks off, what came before is all there is.
+        Damaged compressed content is recorded, and treated as the end.
         """
         try:
-            longer = held + file.read(count) if self._grown else read_behind(file, held, count)
+            longer = text + file.read(count) if self._grown else read_behind(file, text, count)
         except SourceError:
             self._note("compressed content that cannot be unpacked", 0)
             return None
-        return longer if len(longer) > len(held) else None
+        return longer if len(longer) > len(text) else None
 
-    def _behind(self, held: bytes, used: int) -> bytes:
+    def _behind(self, text: bytes, used: int) -> bytes:
         self._offset += used
-        return held[used:]
+        return text[used:]
 
-    def _before(self, held: bytes, stop: int, tries: int) -> Piece | None:
-        """Return the whole events before a place, as many as the decoder accepts."""
-        for _, (end, behind) in zip(range(tries), _cuts(held, stop), strict=False):
-            piece = self._decoder.whole_events(memoryview(held)[:end])
+    def _before(self, text: bytes, stop: int, tries: int) -> Piece | None:
+        """Return the whole events before an offset, as many as the decoder accepts."""
+        for _, (end, behind) in zip(range(tries), _cuts(text, stop), strict=False):
+            piece = self._decoder.whole_events(memoryview(text)[:end])
             if piece is not None:
                 return replace(piece, behind=behind)
         return None
 
-    def _fault(self, opening: bytes, held: bytes) -> int | None:
-        """Return where no text that follows could make the events valid."""
+    def _fault(self, opening: bytes, text: bytes) -> int | None:
+        """Return the offset of the first byte that makes the text invalid, whatever follows."""
         if not opening:
             return None
-        fault = fault_in(opening + held)
+        fault = fault_in(opening + text)
         if fault is None:
-            return 0 if len(held) > MOST_EVENT_BYTES else None
+            return 0 if len(text) > MOST_EVENT_BYTES else None
         return max(0, fault - len(opening))
 
-    def _without_next_document(self, held: bytes, end: int) -> bytes:
-        """Return the text of its document; what follows is of another trace and noted."""
+    def _without_next_document(self, text: bytes, end: int) -> bytes:
+        """Return the text up to the end of its JSON document; note the other trace after it."""
         self._note(NEXT_DOCUMENT, end)
         self._damage.remarks.append(
             f"{self._path.name} holds another trace behind the first, from byte "
             f"{self._offset + end} on, which is not read. Put it into a file of its own."
         )
-        return held[:end]
+        return text[:end]
 
-    def _rest(self, opening: bytes, held: bytes) -> Iterator[list[Any]]:
-        """Return what is left when all of the file is at hand."""
+    def _rest(self, opening: bytes, text: bytes) -> Iterator[list[Any]]:
+        """Yield the remaining events when the whole file was read."""
         while True:
-            piece = self._decoder.whole_file(opening, held)
+            piece = self._decoder.whole_file(opening, text)
             if piece is not None:
                 yield self._accepted(piece)
                 return
             if not opening:
-                opening, skipped = self._opening_within(held)
-                held = self._behind(held, skipped)
+                opening, skipped = self._opening_within(text)
+                text = self._behind(text, skipped)
                 continue
-            fault = fault_in(opening + held)
-            end = None if fault is None else _end_of_document(opening, held, fault - len(opening))
+            fault = fault_in(opening + text)
+            end = None if fault is None else _end_of_document(opening, text, fault - len(opening))
             if end is not None:
-                held = self._without_next_document(held, end)
+                text = self._without_next_document(text, end)
                 continue
             cut_off = fault is None
-            stop = len(held) if fault is None else max(0, fault - len(opening))
-            if (mended := self._mended(held, stop)) != held:
-                held = mended
+            stop = len(text) if fault is None else max(0, fault - len(opening))
+            if (mended := self._mended(text, stop)) != text:
+                text = mended
                 continue
-            piece = self._before_or_at(held, stop)
-            rest = held[piece.behind :].rstrip(_WHITE)
+            piece = self._before_or_at(text, stop)
+            rest = text[piece.behind :].rstrip(_WHITE)
             left = rest.strip(_WHITE + b",]")
-            # Some writers leave a comma behind the last event of a list.
+            # Some writers leave a comma after the last event of a list.
             is_whole = cut_off and not left and opening == b"[" and rest.endswith(b"]")
-            used = len(held) if cut_off or not left else next_event(held, max(piece.behind, 1))
+            used = len(text) if cut_off or not left else next_event(text, max(piece.behind, 1))
             events = self._accepted(piece)
             if cut_off and not is_whole:
                 what = "an event is cut off" if left else "the end is missing"
@@ -450,28 +455,29 @@ class _Blocks:
             elif not cut_off:
                 self._note("places that are not valid JSON", stop)
             yield events
-            if used == len(held):
+            if used == len(text):
                 return
-            held = self._behind(held, used)
+            text = self._behind(text, used)
 
-    def _before_or_at(self, held: bytes, stop: int) -> Piece:
-        """Return the whole events before a place, or all up to the last brace before it.
+    def _before_or_at(self, text: bytes, stop: int) -> Piece:
+        """Return the whole events before a damaged offset.
 
-        Between two events anything may be missing.
+        Closing braces before it are tried as the end of the last whole event, then cuts between
+        two events.
         """
         end = stop
         for _ in range(MOST_CUTS_TRIED):
-            end = held.rfind(b"}", 0, end)
-            piece = self._decoder.whole_events(held[: end + 1]) if end >= 0 else None
+            end = text.rfind(b"}", 0, end)
+            piece = self._decoder.whole_events(text[: end + 1]) if end >= 0 else None
             if piece is not None:
                 return replace(piece, behind=end + 1)
-        return self._before(held, stop, MOST_CUTS_OF_DAMAGE) or Piece([], [], 0)
+        return self._before(text, stop, MOST_CUTS_OF_DAMAGE) or Piece([], [], 0)
 
-    def _opening_within(self, held: bytes) -> tuple[bytes, int]:
-        """Return what a damaged object opens with, and the bytes before its events."""
-        if match := _EVENTS_KEY.search(held):
+    def _opening_within(self, text: bytes) -> tuple[bytes, int]:
+        """Return the opening of a damaged object, and the number of bytes before its events."""
+        if match := _EVENTS_KEY.search(text):
             return _OBJECT, match.end()
-        raise self._unreadable(len(held), "it ends before its events")
+        raise self._unreadable(len(text), "it ends before its events")
 
     def _accepted(self, piece: Piece) -> list[Any]:
         for what, at in piece.faults:
@@ -485,62 +491,63 @@ class _Blocks:
         if self._first_fault is None:
             self._first_fault = (offset, what)
 
-    def _unreadable(self, offset: int, found: str) -> SourceError:
+    def _unreadable(self, offset: int, problem: str) -> SourceError:
         return SourceError(
             self._path,
-            f"holds no event that can be read: {found}.",
+            f"holds no event that can be read: {problem}.",
             offset=offset,
             do="The run was probably interrupted while it wrote; export it again.",
         )
 
 
-def _opening(held: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | None:
-    """Return what the file opens with and the bytes up to its events; None to read on first."""
-    mark = len(UTF8_MARK) if held.startswith(UTF8_MARK) else 0
-    begin = len(held) - len(held[mark:].lstrip(_WHITE))
-    first = held[begin : begin + 1]
-    if not ended and (not first or (UTF8_MARK.startswith(held) and held)):
+def _opening(text: bytes, path: Path, *, ended: bool) -> tuple[bytes, int] | None:
+    """Return the opening and the bytes before the first event; None if more must be read first."""
+    mark = len(UTF8_MARK) if text.startswith(UTF8_MARK) else 0
+    begin = len(text) - len(text[mark:].lstrip(_WHITE))
+    first = text[begin : begin + 1]
+    if not ended and (not first or (UTF8_MARK.startswith(text) and text)):
         return None
     if not first:
         raise SourceError(path, "is empty.")
     if first == b"[":
         return b"[", begin + 1
     if first == b"{":
-        found = _object_opening(held, begin, ended=ended)
-        if found is not None or not ended:
-            return found
+        opening = _object_opening(text, begin, ended=ended)
+        if opening is not None or not ended:
+            return opening
     raise SourceError(
         path,
-        f"is no trace: it opens with {held[:20]!r}.",
+        f"is no trace: it opens with {text[:20]!r}.",
         offset=0,
         do='Expected a list of events or an object with "traceEvents".',
     )
 
 
-def _object_opening(held: bytes, begin: int, *, ended: bool) -> tuple[bytes, int] | None:
-    """Return what an object opens with, and the bytes before its events; None to read on first."""
-    for key, first, _ in leading_values(held, begin + 1, _EVENTS):
-        if key == _EVENTS and held[first : first + 1] == b"[":
+def _object_opening(text: bytes, begin: int, *, ended: bool) -> tuple[bytes, int] | None:
+    """Return what `_opening` does, for a file with an object; None also if it is not a trace."""
+    for key, first, _ in leading_values(text, begin + 1, _EVENTS):
+        if key == _EVENTS and text[first : first + 1] == b"[":
             return _OBJECT, first + 1
-    # What cannot be stepped over is decoded as one object, for the byte where it is wrong.
-    return (b"", begin) if ended and b'"traceEvents"' in held else None
+    # The key was not reached because of invalid JSON before it: decoding the object as a whole
+    # yields the offset of the error.
+    return (b"", begin) if ended and b'"traceEvents"' in text else None
 
 
-def _end_of_document(opening: bytes, held: bytes, fault: int) -> int | None:
-    """Return where a document ends if the fault is the beginning of another one; else None."""
-    end = end_of_value(opening + held[: fault + 1], 0)
+def _end_of_document(opening: bytes, text: bytes, fault: int) -> int | None:
+    """Return the end of the JSON document if the fault is the start of another one, else None."""
+    end = end_of_value(opening + text[: fault + 1], 0)
     if end is None:
         return None
     end -= len(opening)
-    return end if held[end : fault + 1].strip(_WHITE)[:1] in (b"{", b"[") else None
+    return end if text[end : fault + 1].strip(_WHITE)[:1] in (b"{", b"[") else None
 
 
-def _cuts(held: bytes, stop: int) -> Iterator[tuple[int, int]]:
-    """Places between two objects, last first: (end of the left one, start of the right one)."""
+def _cuts(text: bytes, stop: int) -> Iterator[tuple[int, int]]:
+    """Yield (end of an object, start of the next one) for offsets between objects, last first."""
     start = stop
-    while (start := held.rfind(b"{", 0, start)) > 0:
-        before = held[max(0, start - 64) : start].rstrip(_WHITE)
+    while (start := text.rfind(b"{", 0, start)) > 0:
+        before = text[max(0, start - 64) : start].rstrip(_WHITE)
         if before.endswith(b","):
             left = before[:-1].rstrip(_WHITE)
             if left.endswith(b"}"):
-                yield held.rfind(b"}", 0, start) + 1, start
+                yield text.rfind(b"}", 0, start) + 1, start

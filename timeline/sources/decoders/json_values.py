@@ -1,4 +1,4 @@
-"""Small JSON objects, keys and values at the beginning of large ones, and JSON that is mended."""
+"""Reads small JSON files and the first values of large ones, and repairs invalid JSON."""
 
 from __future__ import annotations
 
@@ -16,53 +16,53 @@ from timeline.sources.files.opened import read_whole_file
 _ESCAPE = re.compile(
     rb'\\(?:["\\/bfnrt]|u(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{0,3}\Z)|\Z)|(\\)', re.DOTALL
 )
-"""An escape, which may be cut off at the end of the text, or a backslash that begins none."""
+"""An escape, which the end of the text may cut off, or (group 1) a backslash without escape."""
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _NO_VALUE = re.compile(
     rb"(?<=[:,\[])\s*(?:[+-]?(?:1\.#)?(?:inf(?:inity)?|[qs]?nan|ind)(?:\(\w*\))?(?=\s*[,\]}])"
     rb"|(?<=:)(?=\s*[,}]))",
     re.IGNORECASE,
 )
-"""What C++ and Python write for numbers that are none, or nothing where a value should be."""
+"""Infinities and NaNs as C++ and Python write them, or a missing value."""
 _NEXT_OBJECT = re.compile(rb'\}\s*,\s*(?=\{\s*")')
 
 
 def mend_json(text: bytes, fault: int = 0) -> bytes:
-    r"""Return text as valid JSON where strings and numbers are not; the text itself if it is.
+    r"""Repair invalid strings and numbers in JSON; return the text itself if all are valid.
 
-    Backslashes that begin no escape stand for themselves, as do control characters in strings; a
-    number that is none, and a value that is missing, are null. An object with an odd number of
-    quotes stays as it is.
+    Backslashes that begin no escape, and control characters in strings, are escaped. Infinity,
+    NaN and missing values become null. An object with an odd number of quotes is not repaired.
 
     Args:
-        text: objects of a list, or one; the last may be cut off.
-        fault: a place before which all is valid.
+        text: the objects of a list, or a single one; the last may be cut off.
+        fault: an offset before which the text is valid.
 
     >>> mend_json(rb'{"name": "C:\x.py", "bytes": inf}')
     b'{"name": "C:\\\\x.py", "bytes":null}'
     """
     mended = _ESCAPE.sub(lambda match: rb"\\" if match[1] else match[0], text)
-    # What is escaped counts neither as a backslash nor as a quote.
+    # Mask escaped backslashes and quotes, so that each remaining quote begins or ends a string.
     plain = mended.replace(rb"\\", b"..").replace(rb"\"", b"..")
     starts = [0, *(match.end() for match in _NEXT_OBJECT.finditer(plain, fault))]
-    # Whether so many characters hold an odd number of quotes.
+    # odd[n]: whether the first n characters hold an odd number of quotes.
     odd = np.logical_xor.accumulate(np.frombuffer(b" " + plain, np.uint8) == ord('"'))
-    found = [*_CONTROL.finditer(plain)]
-    controls = len(found)
-    found += _NO_VALUE.finditer(plain)
-    places = np.array([match.start() for match in found], np.int64)
-    owner = np.searchsorted(starts, places, side="right") - 1
+    matches = [*_CONTROL.finditer(plain)]
+    controls = len(matches)
+    matches += _NO_VALUE.finditer(plain)
+    offsets = np.array([match.start() for match in matches], np.int64)
+    owner = np.searchsorted(starts, offsets, side="right") - 1
     before = odd[starts]
     even = np.append(before[1:], odd[-1]) == before
-    is_control = np.arange(len(found)) < controls
-    broken = np.flatnonzero(even[owner] & ((odd[places] != before[owner]) == is_control))
-    made, done = [], 0
-    for at in broken[np.argsort(places[broken], kind="stable")].tolist():
-        match = found[at]
-        new = rb"\u%04x" % match[0][0] if is_control[at] else b"null"
-        made += [mended[done : match.start()], new]
-        done = match.end()
-    return b"".join([*made, mended[done:]]) if made or mended != text else text
+    is_control = np.arange(len(matches)) < controls
+    # Control characters are invalid inside strings, special numbers outside.
+    broken = np.flatnonzero(even[owner] & ((odd[offsets] != before[owner]) == is_control))
+    parts, end = [], 0
+    for at in broken[np.argsort(offsets[broken], kind="stable")].tolist():
+        match = matches[at]
+        replacement = rb"\u%04x" % match[0][0] if is_control[at] else b"null"
+        parts += [mended[end : match.start()], replacement]
+        end = match.end()
+    return b"".join([*parts, mended[end:]]) if parts or mended != text else text
 
 
 _STRING = rb'"[^"\\]*(?:\\.[^"\\]*)*"'
@@ -78,17 +78,18 @@ _EVENTS = b'"traceEvents"'
 def leading_values(
     text: bytes, begin: int, until: bytes = b""
 ) -> Iterator[tuple[bytes, int, int | None]]:
-    """Return the values of an object, whose first key stands at or behind a place of the text.
+    """Yield the keys of an object, and the offsets of their values.
 
-    A value that is not JSON, such as a string with quotes in it, ends where the next key begins;
-    keys of an object in it may come as keys of this one.
+    A value that is not valid JSON, such as a string with unescaped quotes, is taken to end where
+    the next key begins; keys of an object inside it may then be yielded too.
 
     Args:
-        until: the key that is the last, whose value is so long that it is not looked for its end.
+        begin: an offset in the object, at or before its first key.
+        until: the last key to yield; the end of its value, which may be long, is not searched.
 
     Yields:
-        Key without its quotes, where its value begins, and where it ends: None if the text
-        ends first, and that is the last.
+        The key without quotes, and begin and end of its value. The end is None for the last one,
+        if the text ends first.
     """
     at, events = begin, text.find(_EVENTS, begin)
     while key := _KEY.match(text, at):
@@ -118,7 +119,7 @@ def _is_json(text: bytes) -> bool:
 
 
 def end_of_value(text: bytes, begin: int) -> int | None:
-    """Return where the value ends that begins at a place, None if the text ends first."""
+    """Return the end of the value that begins at an offset, None if the text ends first."""
     if text[begin : begin + 1] not in (b"[", b"{"):
         plain = _PLAIN.match(text, begin)
         return plain.end() if plain else None
@@ -131,25 +132,25 @@ def end_of_value(text: bytes, begin: int) -> int | None:
             depth -= 1
             if not depth:
                 return match.end()
-        elif token == b'"':  # a string that does not end
+        elif token == b'"':  # a string that is cut off
             return None
     return None
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Read a small JSON object.
+    """Read a small JSON file that holds an object.
 
     Raises:
-        SourceError: the file cannot be read or holds something else.
+        SourceError: the file cannot be read, is not JSON or does not hold an object.
     """
     value = read_json_value(path)
     if not isinstance(value, dict):
-        raise SourceError(path, "holds no JSON object.")
+        raise SourceError(path, "does not hold a JSON object.")
     return value
 
 
 def read_json_value(path: Path) -> Any:
-    """Read a small JSON file, whatever it holds.
+    """Read a small JSON file that may hold any value.
 
     Raises:
         SourceError: the file cannot be read or is not JSON.

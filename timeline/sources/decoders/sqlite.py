@@ -1,4 +1,4 @@
-"""Columns of queries on a SQLite database, which is opened so that it cannot change."""
+"""Reads columns of SQLite databases, which may be damaged or remote, without modifying them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from functools import cache
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import quote
 
 import apsw
@@ -43,24 +43,24 @@ except ImportError:
 
 _Blocks = Generator[Sequence[npt.NDArray[Any]], None, None]
 BLOCK_ROWS = 8192
-"""Rows that are numbers of no column yet: few enough for the processor's own cache."""
+"""Number of rows per block, small enough for a block to stay in the processor's cache."""
 
 
 def is_compiled() -> bool:
-    """Return whether this installation has the compiled module."""
+    """Return whether this installation has the compiled module `_rows`."""
     return _rows is not None
 
 
 def column_blocks(
     connection: apsw.Connection, query: str, width: int, dtype: npt.DTypeLike
 ) -> _Blocks:
-    """Return blocks of columns of equal length; the query is open until they are closed.
+    """Return a generator of blocks, each a list of columns; closing it closes the query.
 
-    width is the number of columns, dtype int64 or float64.
+    width: the number of columns. dtype: int64 or float64, of all columns.
 
     Raises:
-        TypeError, ValueError, OverflowError: a value cannot be one of the dtype.
-        apsw.Error: SQLite cannot go on.
+        TypeError, ValueError, OverflowError: a value cannot be converted to the dtype.
+        apsw.Error: SQLite failed.
     """
     blocks = _compiled_blocks if _is_loaded() else _blocks
     return blocks(connection, query, width, np.dtype(dtype))
@@ -68,7 +68,7 @@ def column_blocks(
 
 @cache
 def _is_loaded() -> bool:
-    """Return whether SQLite has the compiled module too, which tells the module where SQLite is."""
+    """Load the compiled module into apsw's SQLite, whose functions it calls; return success."""
     with closing(apsw.Connection(":memory:")) as connection:
         if _rows is None or not hasattr(connection, "load_extension"):
             return False
@@ -93,14 +93,14 @@ def _compiled_blocks(
         code, message = error.args
         raise type(apsw.exception_for(code))(message) from None
     finally:
-        # An error would keep it with this frame, and a database with open queries stays open.
+        # The traceback of an error would keep the query open, and with it the database.
         del query
 
 
 def _blocks(connection: apsw.Connection, text: str, width: int, dtype: np.dtype[Any]) -> _Blocks:
     rows = connection.execute(text)
     while len(cells := np.fromiter(chain.from_iterable(islice(rows, BLOCK_ROWS)), dtype)):
-        # SQLite stores no NaN: this is None, which NumPy takes for one.
+        # SQLite cannot store NaN, so this was NULL, which NumPy converts to NaN.
         if dtype == np.float64 and np.isnan(cells).any():
             raise TypeError("a value is absent")
         yield list(cells.reshape(-1, width).T)
@@ -112,10 +112,10 @@ _NUMBERS = itertools.count()
 
 @contextlib.contextmanager
 def remote_pages(path: RemotePath) -> Iterator[str]:
-    """Return the name of what opens a database as file system of SQLite, in a `with` block.
+    """Register a SQLite VFS that reads a remote database page by page; yield its name.
 
     Raises:
-        OSError: a page could not be read, whatever was made of that meanwhile.
+        OSError: a page could not be read; this replaces the errors that it caused in the block.
     """
     system = _System(f"tlexport-{next(_NUMBERS)}", path)
     try:
@@ -130,7 +130,7 @@ def remote_pages(path: RemotePath) -> Iterator[str]:
 
 
 class _System(apsw.VFS):
-    """A file system of one file, which cannot be changed."""
+    """A SQLite VFS (virtual file system) that holds one read-only remote file."""
 
     def __init__(self, name: str, path: RemotePath) -> None:
         super().__init__(name, "")
@@ -148,7 +148,7 @@ class _System(apsw.VFS):
 
 
 class _Pages:
-    """The file, as SQLite asks for it."""
+    """The open remote file of a SQLite VFS."""
 
     def __init__(self, system: _System) -> None:
         self._system = system
@@ -178,34 +178,33 @@ class _Pages:
         return False
 
     def xLock(self, level: int) -> None:  # noqa: N802
-        """Nobody else writes it."""
+        """Do nothing: no other process writes the file."""
 
     def xUnlock(self, level: int) -> None:  # noqa: N802
-        """See `xLock`."""
+        """Do nothing, as `xLock`."""
 
     def xSync(self, flags: int) -> None:  # noqa: N802
-        """Nothing is written."""
+        """Do nothing: nothing was written."""
 
     def xClose(self) -> None:  # noqa: N802
-        """Nothing is held."""
+        """Do nothing: no file is open."""
 
 
-# A connection stays in one thread: without its locks a table is read in two thirds of the time.
+# Each connection is used by one thread only; without a mutex, reading takes a third less time.
 _UNLOCKED = apsw.SQLITE_OPEN_URI | apsw.SQLITE_OPEN_NOMUTEX
-_ONLY_READING = apsw.SQLITE_OPEN_READONLY | _UNLOCKED
-_OF_A_COPY = apsw.SQLITE_OPEN_READWRITE | _UNLOCKED
+_READ_ONLY = apsw.SQLITE_OPEN_READONLY | _UNLOCKED
+_WRITABLE_COPY = apsw.SQLITE_OPEN_READWRITE | _UNLOCKED
 
 
 @contextmanager
 def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection]:
     """Connect to a database.
 
-    It is opened as immutable, so no journal or lock file appears beside it. A write-ahead log
-    beside it that holds data would then be ignored, so in that case a private copy of both is
-    read instead. One on another file system is fetched first, with its log.
+    It is opened as immutable, so that no journal or lock file is created. SQLite would then ignore
+    a write-ahead log of it, so if there is one, temporary copies of both are read. A remote
+    database is fetched first, with its log.
 
-    Args:
-        in_part: whether few pages are wanted, for which nothing is fetched.
+    in_part: whether only a few pages will be read; a remote database is then not fetched.
 
     Raises:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.
@@ -218,7 +217,7 @@ def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection
     except OSError as error:
         raise SourceError(path, f"cannot be read: {error.strerror}.") from error
     if not stat.S_ISREG(state.st_mode):
-        raise SourceError(path, "cannot be read: it is no regular file.")
+        raise SourceError(path, "cannot be read: it is not a regular file.")
     if not state.st_size:
         raise SourceError(path, "is empty.", do="The export was interrupted; export it again.")
     if state.st_size <= MOST_POINTER_BYTES:
@@ -228,7 +227,7 @@ def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection
         if in_part and not with_log:
             with source_errors_for(path), remote_pages(path) as system:
                 uri = f"file:{quote(path.name)}?mode=ro&immutable=1"
-                with _connection(path, uri, _ONLY_READING, system) as connection:
+                with _connection(path, uri, _READ_ONLY, system) as connection:
                     yield connection
             return
         with source_errors_for(path):
@@ -236,7 +235,7 @@ def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection
             log = path.with_name(log.name).fetched() if with_log else log
     if not with_log:
         uri = f"file:{quote(os.fsencode(file.resolve()))}?mode=ro&immutable=1"
-        with _connection(path, uri, _ONLY_READING) as connection:
+        with _connection(path, uri, _READ_ONLY) as connection:
             yield connection
         return
     with tempfile.TemporaryDirectory(prefix="tlexport-") as directory:
@@ -247,7 +246,7 @@ def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection
         except OSError as error:
             what = "cannot be copied, which its write-ahead log makes necessary"
             raise SourceError(path, f"{what}: {error.strerror}.") from error
-        with _connection(path, f"file:{quote(os.fsencode(copy))}", _OF_A_COPY) as connection:
+        with _connection(path, f"file:{quote(os.fsencode(copy))}", _WRITABLE_COPY) as connection:
             yield connection
 
 
@@ -258,7 +257,7 @@ def _connection(
     with reading(path):
         connection = apsw.Connection(uri, flags=flags, vfs=system)
     try:
-        # Functions and views that a schema brings along are data too, and are not run.
+        # Do not run functions and views that the schema of the file defines.
         connection.config(apsw.SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0)
         if are_counted():
             _count_pages(connection)
@@ -268,7 +267,7 @@ def _connection(
 
 
 def _count_pages(connection: apsw.Connection) -> None:
-    """Have all pages counted that are read from the file, while queries run."""
+    """Count the bytes of all pages that queries read from the file, for the progress line."""
     ((page_bytes,),) = connection.execute("PRAGMA page_size")
     counted = 0
 
@@ -277,17 +276,17 @@ def _count_pages(connection: apsw.Connection) -> None:
         read, _ = connection.status(apsw.SQLITE_DBSTATUS_CACHE_MISS)
         count_read((read - counted) * page_bytes)
         counted = read
-        return False  # which goes on
+        return False  # True would abort the query
 
     connection.set_progress_handler(count, COUNTED_STEPS)
 
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Return what fails while a database is read, as an error that names it.
+    """Run a `with` block in which errors of reading a database become SourceErrors.
 
     Raises:
-        SourceError: SQLite cannot read it, or a value is not of the kind that was expected.
+        SourceError: SQLite cannot read the database, or a value has an unexpected type.
     """
     try:
         yield
@@ -298,37 +297,36 @@ def reading(path: Path) -> Iterator[None]:
 
 
 COUNTED_STEPS = 100_000
-"""Of SQLite's machine, after which pages are counted: some milliseconds."""
+"""Instructions of SQLite's virtual machine between counts of pages: some milliseconds."""
 LIKELY_ROW_BYTES = 20
-"""A row of a large table takes more of the file."""
+"""Lower estimate of the bytes per row of a large table."""
 FEW_ROWS = 1 << 14
-"""Memory for so many is little, however few they are."""
-_Found = TypeVar("_Found")
-_BOTH_WAYS = ("ASC", "DESC")
+"""Number of rows for which memory is reserved without counting them first."""
+_BOTH_ORDERS = ("ASC", "DESC")
 _DAMAGES = (apsw.CorruptError, apsw.IOError, apsw.NotADBError)
 
 
 class Database:
-    """A database whose tables and columns may be missing: profiles of each version hold others.
+    """A database in which tables and columns may be missing, as they differ between versions.
 
-    What cannot be read of it is noted in `damage`, and the rest is read: rows in pages that are
-    damaged, and values of another kind than their column.
+    Rows in damaged pages, and values of another type than their column, are recorded in `damage`;
+    everything else is read.
     """
 
     def __init__(self, path: Path, connection: apsw.Connection) -> None:
-        """Begin with the tables that are there."""
+        """Read the names of tables and columns."""
         self.path = path
         self.damage = LossLog(path)
         self._connection = connection
         self._columns: dict[str, dict[str, str]] = {}
         self._readable: dict[str, tuple[int, int]] = {}
-        """Of a damaged table, the number of rows that can be read from either end."""
+        """The number of rows that can be read from either end, of damaged tables."""
         self._read_whole: set[str] = set()
-        for table, name, kind in self._named_columns():
+        for table, name, kind in self._schema():
             self._columns.setdefault(table, {})[name] = str(kind).upper()
 
-    def _named_columns(self) -> list[tuple[Any, ...]]:
-        """Return each column with its table and kind; views run SQL of the file: not read."""
+    def _schema(self) -> list[tuple[Any, ...]]:
+        """Return (table, column, type) of all columns, without views, which would run SQL."""
         query = """SELECT tables.name, columns.name, columns.type
             FROM sqlite_master AS tables, pragma_table_info(tables.name) AS columns
             WHERE tables.type = 'table'"""
@@ -336,79 +334,75 @@ class Database:
             try:
                 return list(self._connection.execute(query))
             except apsw.CorruptError:
-                # SQLite refuses a file that is shorter than its header says, unless told not to.
+                # With writable_schema, SQLite accepts a file shorter than its header states.
                 self._connection.execute("PRAGMA writable_schema = ON")
-                found = self._rows_before_damage(query)
+                columns = list[tuple[Any, ...]]()
+                with contextlib.suppress(apsw.CorruptError):
+                    columns.extend(self._connection.execute(query))
         size_bytes = self.path.stat().st_size
-        if not found:
+        if not columns:
             raise SourceError(
                 self.path,
                 f"ends early or is damaged: {size_bytes} bytes are there, and not the list of its "
                 "tables.",
             )
         self.damage.add("an early end, after which pages are missing", f"byte {size_bytes}")
-        return found
-
-    def _rows_before_damage(self, query: str) -> list[tuple[Any, ...]]:
-        found = list[tuple[Any, ...]]()
-        with contextlib.suppress(apsw.CorruptError):
-            found.extend(self._connection.execute(query))
-        return found
+        return columns
 
     def has(self, table: str, *columns: str) -> bool:
-        """Return whether a table is there, with all these columns."""
-        return table in self._columns and all(self.spelled(table, name) for name in columns)
+        """Return whether a table exists and has all these columns."""
+        return table in self._columns and all(self.column_name(table, name) for name in columns)
 
     def columns_of(self, table: str) -> tuple[str, ...]:
         """Return the names of a table's columns, none if it is not there."""
         return tuple(self._columns.get(table, ()))
 
-    def spelled(self, table: str, column: str) -> str:
-        """Return how a table writes a column, empty where it has none; some write snake_case."""
-        held = self._columns.get(table, {})
-        if column in held:
+    def column_name(self, table: str, column: str) -> str:
+        """Return a column's name as the table has it (camelCase or snake_case), empty if absent."""
+        names = self._columns.get(table, {})
+        if column in names:
             return column
         plain = _without_underscores(column)
-        return next((name for name in held if _without_underscores(name) == plain), "")
+        return next((name for name in names if _without_underscores(name) == plain), "")
 
     def where(self, table: str, column: str, value: int | None) -> str:
-        """Return the SQL that selects a value; empty for None, or where there is no such column."""
-        spelled = self.spelled(table, column)
-        return f'WHERE "{spelled}" = {value}' if spelled and value is not None else ""
+        """Return a WHERE clause for a value; empty for None, or if the column does not exist."""
+        name = self.column_name(table, column)
+        return f'WHERE "{name}" = {value}' if name and value is not None else ""
 
     def note_unread(self, table: str, *columns: str) -> None:
-        """Count the rows of a table that lacks one of the columns without which it says nothing."""
-        missing = [name for name in columns if not self.spelled(table, name)]
+        """Record all rows of a table as damage if it lacks one of its essential columns."""
+        missing = [name for name in columns if not self.column_name(table, name)]
         if missing and self.has_rows(table):
-            held = ", ".join(self._columns[table])
+            names = ", ".join(self._columns[table])
             self.damage.add(
-                f"rows of {table}, which has no column {missing[0]} (found {held})",
+                f"rows of {table}, which has no column {missing[0]} (found {names})",
                 "row 1",
                 self.count(table),
             )
 
     def require(self, table: str, *columns: str) -> None:
-        """Refuse a table that is there but lacks a column without which it means nothing.
+        """Raise an error if a table exists but lacks one of its essential columns.
 
         Raises:
-            SourceError: it does; the message lists the columns that are there.
+            SourceError: a column is missing; the message lists the existing ones.
         """
-        held = self._columns.get(table, {})
-        missing = [name for name in columns if held and not self.spelled(table, name)]
+        names = self._columns.get(table, {})
+        missing = [name for name in columns if names and not self.column_name(table, name)]
         if missing:
             raise SourceError(
                 self.path,
-                f"table {table} has no column {missing[0]}; found {', '.join(held)}.",
+                f"table {table} has no column {missing[0]}; found {', '.join(names)}.",
                 do="It was probably written by a newer version of the profiler: export it as text.",
             )
 
     def count(self, table: str) -> int:
-        """Return the number of rows of a table, 0 where it is not there."""
+        """Return the number of rows of a table, 0 if it does not exist."""
         with reading(self.path):
             return self._count(table, "") if self.has(table) else 0
 
     def has_rows(self, table: str) -> bool:
-        """Return whether a table is there and holds a row that can be read."""
+        """Return whether a table exists and has a row that can be read."""
         if self.has(table):
             with contextlib.suppress(*_DAMAGES):
                 return bool(list(self._connection.execute(f'SELECT 1 FROM "{table}" LIMIT 1')))
@@ -419,36 +413,36 @@ class Database:
         with reading(self.path):
             return list(self._connection.execute(query, values))
 
-    def texts_by_id(self, table: str, key: str, text: str) -> dict[int, str]:
-        """Texts by their integer key; bytes that are not UTF-8 become a mark of replacement."""
-        found: dict[int, str] = {}
-        query = f'SELECT "{key}", CAST("{text}" AS BLOB) FROM "{table}" WHERE "{key}" IS NOT NULL'
+    def strings_by_id(self, table: str, key: str, column: str) -> dict[int, str]:
+        """Return a column of strings by integer key; invalid UTF-8 becomes U+FFFD."""
+        strings: dict[int, str] = {}
+        query = f'SELECT "{key}", CAST("{column}" AS BLOB) FROM "{table}" WHERE "{key}" IS NOT NULL'
         try:
             for number, value in self._connection.execute(query):
                 if isinstance(number, int):
-                    found[number] = (value or b"").decode("utf-8", errors="replace")
+                    strings[number] = (value or b"").decode("utf-8", errors="replace")
         except _DAMAGES as error:
             self._note_lost(table, str(error))
-        return found
+        return strings
 
     def integers(self, table: str, columns: dict[str, int], where: str = "") -> dict[str, Int64]:
-        """Integer columns of a table, by name; NULL and absent columns hold the default given.
+        """Return integer columns by name; `columns` gives the default for NULL and absent columns.
 
-        Numbers stored as text or real (older exports do) are read as integers.
+        Numbers stored as text or real, as in older exports, are read as integers.
         """
         return self._columns_of(table, columns, where, "INTEGER", np.int64)
 
     def floats(self, table: str, columns: dict[str, float], where: str = "") -> dict[str, Float64]:
-        """Real columns of a table, in the row order of `integers`."""
+        """Return real columns by name, in the row order of `integers`."""
         return self._columns_of(table, columns, where, "REAL", np.float64)
 
     def numbers(self, table: str, cells: Sequence[str], where: str, dtype: Any) -> list[Any]:
-        """Columns given as SQL, none of whose cells may be NULL, in order of rowid."""
+        """Return the values of SQL expressions, none of which may be NULL, in order of rowid."""
         with reading(self.path):
             return self._read(table, cells, where, dtype)
 
-    def texts(self, table: str, cells: Sequence[str], where: str) -> Iterator[tuple[bytes, ...]]:
-        """Rows of columns given as SQL and hold blobs, in order of rowid."""
+    def blobs(self, table: str, cells: Sequence[str], where: str) -> Iterator[tuple[bytes, ...]]:
+        """Yield rows of the values of SQL expressions, which must be blobs, in order of rowid."""
         with reading(self.path):
             yield from self._connection.execute(
                 f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
@@ -457,18 +451,18 @@ class Database:
     def _columns_of(
         self, table: str, columns: dict[str, Any], where: str, kind: str, dtype: Any
     ) -> dict[str, Any]:
-        held = self._columns.get(table)
-        if held is None:
+        declared = self._columns.get(table)
+        if declared is None:
             return {name: np.empty(0, dtype) for name in columns}
-        spelled = {name: self.spelled(table, name) for name in columns}
-        present = {spelled[name]: columns[name] for name in columns if spelled[name]}
+        own_name = {name: self.column_name(table, name) for name in columns}
+        present = {own_name[name]: columns[name] for name in columns if own_name[name]}
         with reading(self.path):
-            kinds = {name: held[name] for name in present}
-            made = self._cells_of(table, kinds, present, where, kind, dtype)
-            count = len(made[0]) if made else self._count(table, where)
-        values = dict(zip(present, made, strict=True))
+            kinds = {name: declared[name] for name in present}
+            arrays = self._cells_of(table, kinds, present, where, kind, dtype)
+            count = len(arrays[0]) if arrays else self._count(table, where)
+        values = dict(zip(present, arrays, strict=True))
         return {
-            name: values[spelled[name]] if spelled[name] else constant(default, count, dtype)
+            name: values[own_name[name]] if own_name[name] else constant(default, count, dtype)
             for name, default in columns.items()
         }
 
@@ -481,9 +475,10 @@ class Database:
         kind: str,
         dtype: Any,
     ) -> list[npt.NDArray[Any]]:
-        """Columns that are there, at first as if no value was absent or of another kind.
+        """Return existing columns, trying the fastest SQL expression first.
 
-        Most tables are so, and SQLite takes a fifth longer to ask for each value.
+        Most tables have neither NULL nor values of another type; checking for these takes SQLite
+        a fifth longer, so it is done only after an attempt without checks has failed.
         """
         for cell in (_plain, _cell):
             with contextlib.suppress(TypeError, ValueError, OverflowError):
@@ -493,35 +488,31 @@ class Database:
                 ]
                 return self._read(table, cells, where, dtype)
         cells = [_tolerant(name, defaults[name], kind) for name in declared]
-        made = self._read(table, cells, where, dtype)
+        columns = self._read(table, cells, where, dtype)
         self._note_kinds(table, list(declared))
-        return made
+        return columns
 
     def _read(
         self, table: str, cells: Sequence[str], where: str, dtype: Any
     ) -> list[npt.NDArray[Any]]:
-        """Return the values of cells in every row that can be read."""
+        """Return the values of SQL expressions; of a damaged table, in the readable rows."""
         if not cells:
             return []
-        return self._around(table, cells, lambda: self._filled(table, cells, where, dtype))
-
-    def _around(self, table: str, cells: Sequence[str], query: Callable[[], _Found]) -> _Found:
-        """Return what a query finds; of a table that is damaged, in the rows that can be read."""
         try:
-            found = query()
+            columns = self._read_rows(table, cells, where, dtype)
         except _DAMAGES as error:
             if table in self._read_whole or table in self._readable:
                 raise
-            self._readable[table] = self._rows_around(table, cells, str(error))
-            return query()
+            self._readable[table] = self._count_readable(table, cells, str(error))
+            return self._read_rows(table, cells, where, dtype)
         self._read_whole.add(table)
-        return found
+        return columns
 
     def is_lost(self, table: str) -> bool:
-        """Return whether a table is damaged so that no row of it can be read."""
+        """Return whether a table is so damaged that none of its rows can be read."""
         return self._readable.get(table) == (0, 0)
 
-    def _filled(
+    def _read_rows(
         self, table: str, cells: Sequence[str], where: str, dtype: Any
     ) -> list[npt.NDArray[Any]]:
         query = f"SELECT {', '.join(cells)} FROM {self._rows_of(table)} {where} ORDER BY rowid"
@@ -541,9 +532,10 @@ class Database:
         return [column.build() for column in columns]
 
     def _most_rows(self, table: str) -> int:
-        """Return a bound of the number of rows, by their ids, which need no row to be read.
+        """Return an upper bound of the number of rows, from the lowest and highest rowid.
 
-        Where these lie far apart, as those of a key that the profiler chose, rows are counted.
+        This avoids counting. If rowids are sparse, as they are if the table has a primary key
+        chosen by the profiler, rows are counted instead.
         """
         if table in self._readable:
             return sum(self._readable[table])
@@ -567,43 +559,44 @@ class Database:
         return int(count)
 
     def _rows_of(self, table: str) -> str:
-        """Return a table as SQL; of a damaged one, the rows before and behind the damage.
+        """Return a table as SQL; of a damaged table, the rows before and after the damage.
 
-        They are counted from both ends: a condition on the row would read on to the next one.
+        These are selected with LIMIT from either end, as a condition on rowid would read one row
+        more, which may be damaged.
         """
         if table not in self._readable:
             return f'"{table}" NOT INDEXED'
         parts = [
             f'SELECT * FROM (SELECT rowid AS rowid, * FROM "{table}" NOT INDEXED '
             f"ORDER BY rowid {order} LIMIT {rows})"
-            for order, rows in zip(_BOTH_WAYS, self._readable[table], strict=True)
+            for order, rows in zip(_BOTH_ORDERS, self._readable[table], strict=True)
         ]
         return f"({' UNION ALL '.join(parts)})"
 
-    def _rows_around(self, table: str, cells: Sequence[str], found: str) -> tuple[int, int]:
+    def _count_readable(self, table: str, cells: Sequence[str], error: str) -> tuple[int, int]:
         """Return how many rows can be read from either end of a damaged table."""
-        picked = ", ".join(["rowid", *cells])
+        columns = ", ".join(["rowid", *cells])
         counts, last = [0, 0], [0, 0]
-        for end, order in enumerate(_BOTH_WAYS):
-            query = f'SELECT {picked} FROM "{table}" NOT INDEXED ORDER BY rowid {order}'
+        for end, order in enumerate(_BOTH_ORDERS):
+            query = f'SELECT {columns} FROM "{table}" NOT INDEXED ORDER BY rowid {order}'
             with contextlib.suppress(*_DAMAGES):
                 for row in self._connection.execute(query):
                     counts[end] += 1
                     last[end] = row[0]
         lost = last[1] - last[0] - 1 if all(counts) else 1
-        self._note_lost(table, found, max(1, lost))
+        self._note_lost(table, error, max(1, lost))
         return counts[0], counts[1]
 
-    def _note_lost(self, table: str, found: str, rows: int = 1) -> None:
-        self.damage.add(f"rows of {table} in damaged pages ({found})", "a page of it", rows)
+    def _note_lost(self, table: str, error: str, rows: int = 1) -> None:
+        self.damage.add(f"rows of {table} in damaged pages ({error})", "a page of it", rows)
 
     def _note_kinds(self, table: str, names: Sequence[str]) -> None:
+        """Record values that are not numbers as damage."""
         for name in names:
-            found = self.rows(
+            ((count, first),) = self.rows(
                 f"SELECT COUNT(*), MIN(rowid) FROM {self._rows_of(table)} "
                 f"WHERE typeof(\"{name}\") NOT IN ('integer', 'real', 'null')"
             )
-            ((count, first),) = found
             if count:
                 self.damage.add(
                     f"values of {table}.{name} that are no numbers", f"row {first}", count
@@ -615,18 +608,18 @@ def _without_underscores(name: str) -> str:
 
 
 def _plain(name: str, declared: str, default: float, kind: str) -> str:
-    """Return a column as SQL where no value is absent."""
+    """Return the SQL expression of a column without NULL."""
     return f'"{name}"' if kind in declared else f'CAST("{name}" AS {kind})'
 
 
 def _cell(name: str, declared: str, default: float, kind: str) -> str:
-    """Return a column as SQL: numbers stored as text, as older exports do, are read as numbers."""
+    """Return the SQL expression of a column with NULL, or numbers as text, as in older exports."""
     cell = f'IFNULL("{name}", {_literal(default)})'
     return cell if kind in declared else f"CAST({cell} AS {kind})"
 
 
 def _tolerant(name: str, default: float, kind: str) -> str:
-    """Return a column as SQL in which some values are not numbers: they count as absent."""
+    """Return the SQL expression of a column in which values that are not numbers count as NULL."""
     return (
         f"CASE WHEN typeof(\"{name}\") IN ('integer', 'real') THEN CAST(\"{name}\" AS {kind}) "
         f"ELSE {_literal(default)} END"
@@ -634,16 +627,15 @@ def _tolerant(name: str, default: float, kind: str) -> str:
 
 
 def _literal(value: float) -> str:
-    """Return a number as SQL writes it; SQLite reads a literal out of range as infinite."""
+    """Return a number as an SQL literal; SQLite reads one out of range as infinity."""
     return "9e999" if value == float("inf") else str(value)
 
 
 @contextmanager
 def open_database(path: Path, *, in_part: bool = False) -> Iterator[Database]:
-    """Open a database for reading without ever touching it.
+    """Open a database for reading, without modifying it or creating files beside it.
 
-    Args:
-        in_part: whether few pages are wanted, for which one elsewhere is not fetched.
+    in_part: whether only a few pages will be read; a remote database is then not fetched.
 
     Raises:
         SourceError: the file cannot be opened, is empty, or is not a SQLite database.

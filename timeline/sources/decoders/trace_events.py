@@ -1,4 +1,4 @@
-"""JSON trace events as typed values, decoded one by one or many at once."""
+"""Types of JSON trace events, and their decoder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _EMPTY = msgspec.Raw(b"")
 
 
 class Complete(msgspec.Struct, gc=False, tag_field="ph", tag="X"):
-    """An interval; its times stay text, because they are exact only as decimals.
+    """An interval. Its times are kept as text, as conversion to float would not be exact.
 
     Each format adds its own `args`.
     """
@@ -56,7 +56,7 @@ class Metadata(msgspec.Struct, gc=False, tag_field="ph", tag="M"):
 
 
 class Flow(msgspec.Struct, gc=False):
-    """One end of an arrow; those of an arrow have the same category and id."""
+    """One end of an arrow; all ends of an arrow have the same category and id."""
 
     pid: int | str | float = 0
     tid: int | str | float = 0
@@ -78,18 +78,18 @@ class FlowFinish(Flow, gc=False, tag_field="ph", tag="f"):
 
 
 class Other(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
-    """An event of a phase that no layout uses for anything."""
+    """An event of a phase that no format uses."""
 
 
 class Ignored(msgspec.Struct, gc=False):
-    """An event that is known and tells nothing."""
+    """An event of a known type without useful data."""
 
 
 MOST_ENDS_TRIED = 32
-"""Closing braces that may be that of the event that opens at a place."""
+"""Number of closing braces that are tried as the end of an event."""
 NOT_UTF8 = "events with text that is not UTF-8, drawn as \N{REPLACEMENT CHARACTER}"
 LONGEST_TOKEN = 12
-"""Bytes of a literal or an escaped character, which may be cut off itself."""
+"""Maximum length of a literal or escaped character, which the end of a text may cut off."""
 _STARTS = re.compile(rb'\{\s*"')
 _BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
 _SURROGATE_BEGINS = b"\\ud", b"\\uD"
@@ -97,12 +97,16 @@ _SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)"
     rb"(?:(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
 )
-"""The backslashes before a surrogate, which are escaped, and both of a pair, or one alone."""
+"""Escaped backslashes (group 1), then an escaped surrogate pair (group 2) or lone surrogate."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Events, what is wrong with some (and at which byte), and where the next one starts."""
+    """Decoded events of a part of a file.
+
+    faults: a description and byte offset of each event that was not decoded as written. behind:
+    the offset of the next event.
+    """
 
     events: list[Any]
     faults: list[tuple[str, int]]
@@ -110,7 +114,7 @@ class Piece:
 
 
 class _WholeUndecoded(msgspec.Struct, gc=False):
-    """A file that is an object."""
+    """A file that holds an object, with its events as text."""
 
     traceEvents: list[msgspec.Raw] = []  # noqa: N815 - the key of the format
 
@@ -126,9 +130,9 @@ _part_event = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 
 
 class EventDecoder:
-    """Decodes the events of one family of files.
+    """Decodes the events of one format.
 
-    kinds: a union of types that are distinguished by phase.
+    kinds: a union of event types, which are distinguished by phase.
     """
 
     def __init__(self, kinds: Any) -> None:
@@ -142,13 +146,13 @@ class EventDecoder:
         )
 
     def whole_events(self, text: bytes | memoryview) -> Piece | None:
-        """Return the events of a piece that was cut between two events; None if it was not."""
+        """Return the events of a text that was cut between two events; None if it was not."""
         return self._decoded(b"".join((b"[", text, b"]")), 1)
 
     def whole_file(self, opening: bytes, text: bytes) -> Piece | None:
-        """Return the events from somewhere in a file to its end; None if it is not valid.
+        """Return the events of a text that ends where the file ends; None if it is not valid.
 
-        opening: what the file opens with, empty where the text has it.
+        opening: JSON for the part of the file before the text, empty if the text is the whole file.
         """
         return self._decoded(opening + text, len(opening))
 
@@ -172,9 +176,9 @@ class EventDecoder:
     def _one_by_one(
         self, parts: Sequence[msgspec.Raw], text: bytes, begin: int, written: bytes | None = None
     ) -> Piece:
-        """Decode events of which at least one is of no known phase, or of a wrong shape.
+        """Decode each event by itself, as one of them has an unknown phase or unexpected types.
 
-        written: the text as the file has it, where that is another one.
+        parts: the text of each event. written: the text as in the file, if `text` was repaired.
         """
         events: list[Any] = []
         faults: list[tuple[str, int]] = []
@@ -182,7 +186,7 @@ class EventDecoder:
         for part in parts:
             event_text = bytes(part)
             at = text.index(event_text, at)
-            event, fault = self._as_far_as_possible(event_text)
+            event, fault = self._decode_one(event_text)
             if written is not None and event_text != written[at : at + len(event_text)]:
                 fault = fault or NOT_UTF8
             if event is not None:
@@ -192,13 +196,13 @@ class EventDecoder:
             at += len(event_text)
         return Piece(events, faults, len(text))
 
-    def _as_far_as_possible(self, text: bytes) -> tuple[Any, str]:
-        """Return an event, and what is wrong with it if anything is."""
+    def _decode_one(self, text: bytes) -> tuple[Any, str]:
+        """Return an event, None if it cannot be decoded, and a description of its fault if any."""
         try:
             return self._one(text), ""
         except UnicodeDecodeError:
             repaired = text.decode("utf-8", errors="replace").encode()
-            event, fault = self._as_far_as_possible(repaired)
+            event, fault = self._decode_one(repaired)
             return event, fault or NOT_UTF8
         except RecursionError:
             return None, "events that nest too deeply"
@@ -217,16 +221,16 @@ class EventDecoder:
 
 
 def _parts_of(text: bytes) -> Sequence[msgspec.Raw]:
-    """Return the events of a text that is a list, or an object that has one, each as it is written.
+    """Return the text of each event of a JSON list, or of an object with `traceEvents`.
 
     Raises:
-        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is neither.
+        msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is not valid.
     """
     return _part_list(text) if text.startswith(b"[") else _part_whole(text).traceEvents
 
 
 def phase_of(text: bytes) -> str:
-    """Return the phase of an event, empty where it has none.
+    """Return the phase of an event, empty if it has none.
 
     Raises:
         msgspec.DecodeError, UnicodeDecodeError, RecursionError: the text is not an event.
@@ -235,7 +239,7 @@ def phase_of(text: bytes) -> str:
 
 
 def _without_args(text: bytes) -> bytes:
-    """Return an interval without its args; other events are nothing without theirs."""
+    """Return an interval without its args; other events are useless without, and unchanged."""
     event = _part_event(text)
     if bytes(event.get("ph", b"")) == b'"X"':
         event.pop("args", None)
@@ -243,9 +247,9 @@ def _without_args(text: bytes) -> bytes:
 
 
 def _without_lone_surrogates(text: bytes) -> bytes:
-    """Text with a mark of replacement for each surrogate that has no other one; as long as it was.
+    r"""Replace each lone surrogate by \ufffd, which keeps the length of the text.
 
-    Python writes those for bytes of file names that are not UTF-8.
+    Python writes lone surrogates for bytes of file names that are not UTF-8.
     """
     if not any(begin in text for begin in _SURROGATE_BEGINS):
         return text
@@ -253,7 +257,7 @@ def _without_lone_surrogates(text: bytes) -> bytes:
 
 
 def fault_in(text: bytes) -> int | None:
-    """Return the byte at which text is not valid JSON, whatever follows; None if it ends early."""
+    """Return the offset at which JSON is invalid, None if it is valid or only cut off."""
     text = _without_lone_surrogates(text)
     try:
         _parts_of(text)
@@ -269,6 +273,7 @@ def fault_in(text: bytes) -> int | None:
 
 
 def _too_deep(text: bytes) -> int:
+    """Return the offset at which nesting is too deep for the decoder, by bisection."""
     low, high = 0, len(text)
     while low < high:
         middle = (low + high) // 2
@@ -282,7 +287,7 @@ def _too_deep(text: bytes) -> int:
 
 
 def next_event(text: bytes, begin: int) -> int:
-    """Return where the next event starts that is whole; the end of the text where there is none."""
+    """Return the start of the next whole event; the end of the text if there is none."""
     at = begin
     while match := _STARTS.search(text, at):
         start = match.start()
@@ -291,7 +296,7 @@ def next_event(text: bytes, begin: int) -> int:
                 return start
             at = start + 1
         except RecursionError:
-            # What is inside nests too deeply too: go on behind all of it.
+            # Objects inside this one may be nested too deeply too: skip all of it.
             at = end_of_value(text, start) or len(text)
     return len(text)
 
@@ -308,19 +313,19 @@ def _opens_event(text: bytes, start: int) -> bool:
 
 
 WHOLE_ARGS = "args"
-"""What all args of an event together are called where they are one value."""
+"""The name of the single arg of formats in which all args of an event are one JSON value."""
 
 _INSTANT = "i"
 
 
 class EventFormat:
-    """One format of trace events, for the decoder and for the compiled scanner.
+    """One format of trace events, for the decoder and the compiled scanner.
 
     Args:
-        kinds: a union of types that are distinguished by phase.
-        args: the types of the args of its intervals and instants. An arg whose type is `Any` may
-            be any JSON value, and one that is `msgspec.Raw` keeps its spelling. Without any, the
-            args of an event are one value, an object.
+        kinds: a union of event types, which are distinguished by phase.
+        args: the types of the args of intervals and instants. An arg of type `Any` may be any JSON
+            value, and one of type `msgspec.Raw` is kept as written. If this is empty, all args of
+            an event together are read as one JSON value.
     """
 
     def __init__(self, kinds: Any, args: Sequence[type[msgspec.Struct]] = ()) -> None:
@@ -333,7 +338,7 @@ class EventFormat:
         ordered = [*strict, *loose, *raw]
         self.has_whole_args = not args
         self.arg_numbers = {field.name: number for number, field in enumerate(ordered)}
-        """The number that the scanner gives each arg."""
+        """The number of each arg in the scanner's output."""
         self.keys = [msgspec.json.encode(field.encode_name) for field in ordered]
         if self.has_whole_args:
             self.arg_numbers = {WHOLE_ARGS: 0}
@@ -350,9 +355,10 @@ def make_format(
     other_args: tuple[type[msgspec.Struct], ...] = (),
     left_out: frozenset[str] = frozenset(),
 ) -> EventFormat:
-    """Return the format of intervals whose args are of a type, some of them skipped unread.
+    """Return the format of intervals with args of a type.
 
-    other_kinds: the types of other phases. other_args: those of the args of instants among them.
+    other_kinds: the types of events of other phases. other_args: the types of the args of instants
+    among them. left_out: names of args of intervals that are not read.
     """
     fields = [field for field in msgspec.structs.fields(args) if field.name not in left_out]
     read: Any = msgspec.defstruct(

@@ -1,1 +1,1 @@
-"""Files of a profile as streams, whether they are packed or not."""
+"""Access to files of a profile: plain, compressed, in archives and on other file systems."""

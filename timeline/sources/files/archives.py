@@ -1,4 +1,4 @@
-"""Unpacks archives and compressed files, as far as a reader may want what they hold."""
+"""Reads zip and tar archives, and unpacks the files that a reader may need, within size limits."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from timeline.units import format_bytes
 BLOCK_BYTES = 1 << 20
 TAR_BLOCK_BYTES = 512
 READ_AHEAD_BYTES = 1 << 16
-"""A tar is read in blocks of this size; tarfile copies the rest of one with each header."""
+"""Block size for reading tar; kept small because tarfile copies the rest of a block per header."""
 MOST_HEADER_BYTES = 1 << 20
-"""Names and attributes of one tar member, which are read into memory, are never longer."""
+"""Maximum size of a tar header (names and attributes), which is read into memory as a whole."""
 MAKE_IT_AGAIN = "Copy the archive again from where it was made, or make it again."
 _LONG_HEADERS = (
     tarfile.XHDTYPE,
@@ -42,8 +42,9 @@ _LONG_HEADERS = (
     tarfile.GNUTYPE_LONGLINK,
 )
 _ZIP_BEGINS = (b"PK\x03\x04", b"PK\x05\x06", b"PK\x07\x08")
-"""With a member, with none, or as one part of several. A tar begins with any name."""
+"""First bytes of a zip with members, of an empty one, and of a part of a split one."""
 _ENCRYPTED = 1
+"""The flag bit of an encrypted zip member."""
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2)
 _DAMAGE = (
     tarfile.TarError,
@@ -55,15 +56,15 @@ _DAMAGE = (
     OverflowError,
     RuntimeError,
 )
-"""What the readers of archives raise of archives that are not as they should be."""
+"""Exceptions that zipfile and tarfile raise for damaged archives."""
 
 
 @dataclass(frozen=True)
 class Member:
-    """A member of an archive; those of a tar can be read only until the next one is asked for.
+    """A member of an archive; one of a tar must be read before the next member is requested.
 
-    is_file, is_directory: neither of a link, a device or a pipe. size_bytes: what the archive says
-    of its content.
+    is_file, is_directory: both False for a link, device or pipe. size_bytes: size of the content
+    as stated by the archive.
     """
 
     archive: Path
@@ -75,13 +76,13 @@ class Member:
     _open: Callable[[], IO[bytes] | None]
 
     def blocks(self) -> Iterator[bytes]:
-        """Return the content, a block at a time.
+        """Yield the content in blocks.
 
         Raises:
-            SourceError: it is damaged, encrypted, or packed in a way that is not known.
+            SourceError: the content is damaged, encrypted or compressed by an unknown method.
         """
         with (
-            _name_damage(self.archive, self._file, f"member {self.name!r} "),
+            _damage_as_source_error(self.archive, self._file, f"member {self.name!r} "),
             self._open() as content,  # type: ignore[union-attr] # only files are opened
         ):
             while block := content.read(BLOCK_BYTES):
@@ -91,12 +92,13 @@ class Member:
 def read_members(
     file: BinaryIO, archive: Path, count_read: Callable[[int], None]
 ) -> Iterator[Member]:
-    """Return the members of an open archive.
+    """Return an iterator over the members of an open archive.
 
-    count_read: called with how many bytes of a tar are read, those of skipped members too.
+    count_read: called with the number of decompressed bytes of each read of a tar, including
+    skipped members.
 
     Raises:
-        SourceError: the archive is damaged, or ends before its end.
+        SourceError: the archive is damaged or truncated.
     """
     magic = file.read(4)
     file.seek(0)
@@ -106,42 +108,45 @@ def read_members(
 
 
 @contextmanager
-def _name_damage(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
-    """Run a `with` block in which damage of an archive is a SourceError with its byte."""
+def _damage_as_source_error(archive: Path, file: BinaryIO, what: str = "") -> Iterator[None]:
+    """Run a `with` block in which damage of an archive becomes a SourceError with byte offset.
+
+    what: the beginning of the message, such as the name of the member.
+    """
     try:
         yield
     except _DAMAGE as error:
         raise _damage_error(archive, file, what, error) from error
     except OSError as error:
-        if error.errno is not None:  # the file itself
+        if error.errno is not None:  # the file cannot be read; the archive may be intact
             raise
         raise _damage_error(archive, file, what, error) from error
 
 
 def _damage_error(archive: Path, file: BinaryIO, what: str, error: Exception) -> SourceError:
-    found = f"{what}cannot be read to its end: {error}."
-    return SourceError(archive, found, offset=file.tell(), do=MAKE_IT_AGAIN)
+    problem = f"{what}cannot be read to its end: {error}."
+    return SourceError(archive, problem, offset=file.tell(), do=MAKE_IT_AGAIN)
 
 
 # -- zip -------------------------------------------------------------------------------------------
 
 
 def _read_zip(file: BinaryIO, archive: Path) -> Iterator[Member]:
-    with _name_damage(archive, file):
+    with _damage_as_source_error(archive, file):
         try:
             zipped = zipfile.ZipFile(file)
         except zipfile.BadZipFile as error:
             raise SourceError(
                 archive,
-                f"is no whole zip archive: the list of its members should end it ({error}).",
+                f"is not a complete zip archive: its list of members cannot be read ({error}).",
                 offset=file.seek(0, 2),
                 do=MAKE_IT_AGAIN,
             ) from error
-        file.seek(0)  # who watches sees how far it is; zipfile goes where it has to
+        file.seek(0)  # progress is shown by file position; zipfile seeks by itself
         for info in zipped.infolist():
             if not info.filename:
                 raise zipfile.BadZipFile("a member has no name")
-            kind = stat.S_IFMT(info.external_attr >> 16)  # which archives made on Unix keep
+            kind = stat.S_IFMT(info.external_attr >> 16)  # 0 if not made on Unix
             yield Member(
                 archive,
                 info.filename,
@@ -164,7 +169,7 @@ def _open_in_zip(zipped: zipfile.ZipFile, info: zipfile.ZipInfo, archive: Path) 
         raise SourceError(
             archive,
             f"member {info.filename!r} is packed by method {info.compress_type} of zip, which "
-            "is not known here.",
+            "is not supported.",
             do="Unpack it yourself and pass the directory.",
         )
     return zipped.open(info)
@@ -176,11 +181,11 @@ def _open_in_zip(zipped: zipfile.ZipFile, info: zipfile.ZipInfo, archive: Path) 
 def _read_tar(file: BinaryIO, archive: Path, count_read: Callable[[int], None]) -> Iterator[Member]:
     content = _CountingReader(decompress_stream(file, archive), count_read)
     with (
-        _name_damage(archive, file),
+        _damage_as_source_error(archive, file),
         tarfile.open(fileobj=content, mode="r|", bufsize=READ_AHEAD_BYTES, tarinfo=_Header) as tar,
     ):
         while (header := tar.next()) is not None:
-            vars(tar)["members"].clear()  # it would remember all of them
+            vars(tar)["members"].clear()  # tarfile would keep all headers in memory
             yield Member(
                 archive,
                 header.name,
@@ -191,19 +196,19 @@ def _read_tar(file: BinaryIO, archive: Path, count_read: Callable[[int], None]) 
                 partial(tar.extractfile, header),
             )
         while content.read(BLOCK_BYTES):
-            """Only at its end does compressed content tell whether it is whole."""
+            """Read to the end, as truncated compressed content is an error only there."""
 
 
 class _Header(tarfile.TarInfo):
-    """The header of a member; tarfile would take a broken one for the end of the archive."""
+    """The header of a member; a broken one is an error, and not the end of the archive."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> _Header:
-        ends = len(buf) == TAR_BLOCK_BYTES and not any(buf)
+        is_end = len(buf) == TAR_BLOCK_BYTES and not any(buf)
         try:
             header = super().frombuf(buf, encoding, errors)
         except tarfile.HeaderError as error:
-            if ends:
+            if is_end:
                 raise
             raise tarfile.ReadError(str(error)) from error
         if header.type in _LONG_HEADERS and header.size > MOST_HEADER_BYTES:
@@ -212,7 +217,7 @@ class _Header(tarfile.TarInfo):
 
 
 class _CountingReader(io.BufferedIOBase):
-    """A stream that tells how many bytes of it are read."""
+    """A stream that calls `count_read` with the size of each block read."""
 
     def __init__(self, content: BinaryIO, count_read: Callable[[int], None]) -> None:
         self._content, self._count_read = content, count_read
@@ -227,22 +232,24 @@ class _CountingReader(io.BufferedIOBase):
 
 
 Report = Callable[[str, int, int], None]
-"""Told what is being done, and how much of how much is done."""
+"""A function that shows progress: (description, bytes done, bytes in total)."""
 MOST_TIMES_LARGER = 200
-"""Text of profiles becomes ten to fifty times smaller, never more."""
+"""Maximum ratio of unpacked to packed size; profiles, which are text, reach 10 to 50."""
 ALWAYS_ALLOWED_BYTES = 1 << 30
+"""Unpacked size that is allowed whatever the ratio."""
 LEFT_FREE_BYTES = 256 << 20
+"""Disk space to keep free, or an eighth of the free space if that is less."""
 MOST_MEMBERS = 1 << 20
 DIRECTORY_BYTES = 4096
-"""What an empty directory takes on most file systems."""
+"""Size of an empty directory on most file systems."""
 
 
 @dataclass
 class UnpackLimit:
-    """The most that an archive may become.
+    """The limits on the size of one unpacked archive, and the bytes counted so far.
 
-    most_bytes: of content, read or written. free_bytes: of content that is written, in `directory`.
-    member: the one that is being unpacked.
+    most_bytes: limit on the content that is read or written. free_bytes: limit on the content
+    written to `directory`, by its free space. member: the member that is being unpacked.
     """
 
     archive: Path
@@ -254,18 +261,18 @@ class UnpackLimit:
     member: str = field(default="", init=False)
 
     def begin(self, member: Member) -> None:
-        """Check the size that a member states, before it is written.
+        """Check the stated size of a member before it is written.
 
         Raises:
-            SourceError: it says that it is too large.
+            SourceError: the member would exceed a limit.
         """
         self._check(self.written_bytes + member.size_bytes, member.size_bytes)
 
     def read(self, count: int) -> None:
-        """Count bytes that were read, the last of which may be of the next member.
+        """Count bytes that were read; up to READ_AHEAD_BYTES may belong to the next member.
 
         Raises:
-            SourceError: more than may be.
+            SourceError: a limit is exceeded.
         """
         self.read_bytes += count
         self._check(self.read_bytes - READ_AHEAD_BYTES, 0)
@@ -274,7 +281,7 @@ class UnpackLimit:
         """Count bytes that are about to be written.
 
         Raises:
-            SourceError: they are too many.
+            SourceError: they would exceed a limit.
         """
         self._check(self.written_bytes + count, count)
         self.written_bytes += count
@@ -291,7 +298,7 @@ class UnpackLimit:
             raise self.too_large()
 
     def too_large(self) -> SourceError:
-        """Return the error of not fitting into the directory."""
+        """Return the error for an archive that does not fit into the directory."""
         return SourceError(
             self.archive,
             f"does not fit into {self.directory} at member {self.member!r}: "
@@ -301,7 +308,7 @@ class UnpackLimit:
 
 
 def limit_for(archive: Path, directory: Path) -> UnpackLimit:
-    """Return the most that an archive may become: a multiple of its size, and the free space."""
+    """Return the limits for an archive: a multiple of its size, and the free disk space."""
     free_bytes = shutil.disk_usage(directory).free
     return UnpackLimit(
         archive,
@@ -312,18 +319,17 @@ def limit_for(archive: Path, directory: Path) -> UnpackLimit:
 
 
 def unpack(archive: Path, directory: Path, limit: UnpackLimit, report: Report) -> tuple[str, ...]:
-    """Unpack the files that a reader may want, and all directories; also notes on what is not.
+    """Unpack all directories and the files that a reader may need; return notes on the rest.
 
-    Links, devices and archives inside are noted and left; other files are no part of a profile
-    that is read, and are skipped.
+    The notes name links, special files and archives inside the archive, which are not unpacked.
+    Other files that no reader needs are skipped silently.
 
-    Args:
-        directory: where to; it is made.
+    directory: the target, which is created.
 
     Raises:
         SourceError: the archive is damaged, dangerous or too large.
     """
-    made = _Unpacker(archive, directory, limit)
+    unpacker = _Unpacker(archive, directory, limit)
     with _unpacking(archive, limit, report) as (file, progressed):
         directory.mkdir(parents=True)
         for count, member in enumerate(read_members(file, archive, limit.read)):
@@ -333,27 +339,26 @@ def unpack(archive: Path, directory: Path, limit: UnpackLimit, report: Report) -
                     f"holds more than {MOST_MEMBERS} members.",
                     do="Unpack it yourself and pass the directory.",
                 )
-            made.add(member, progressed)
-    return made.notes()
+            unpacker.add(member, progressed)
+    return unpacker.notes()
 
 
 def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) -> None:
-    """Unpack a file that is compressed alone.
+    """Decompress a single file.
 
-    Args:
-        target: where to; it and its directory are made.
+    target: the path to write to; it and its directory are created.
 
     Raises:
-        SourceError: it is damaged or too large.
+        SourceError: the file is damaged or too large.
     """
     limit.member = target.name
     with _unpacking(packed, limit, report) as (file, progressed):
         target.parent.mkdir(parents=True)
         content = decompress_stream(file, packed)
-        with target.open("xb") as made:
+        with target.open("xb") as output:
             while block := content.read(BLOCK_BYTES):
                 limit.write(len(block))
-                made.write(block)
+                output.write(block)
                 progressed()
 
 
@@ -361,7 +366,7 @@ def unpack_file(packed: Path, target: Path, limit: UnpackLimit, report: Report) 
 def _unpacking(
     packed: Path, limit: UnpackLimit, report: Report
 ) -> Iterator[tuple[BinaryIO, Callable[[], None]]]:
-    """Open a packed file, and return what reports how far it is read."""
+    """Open a packed file; yield it and a function that reports the position reached in it."""
     try:
         whole_bytes = packed.stat().st_size
         with open_regular_file(packed) as file:
@@ -379,16 +384,16 @@ def _unpacking(
 
 
 class _Unpacker:
-    """Unpacks the members of one archive, and remembers what is left in it."""
+    """Unpacks the members of one archive, and collects the names of members that it leaves."""
 
     def __init__(self, archive: Path, directory: Path, limit: UnpackLimit) -> None:
         self._archive, self._directory, self._limit = archive, directory, limit
-        self._made: set[Path] = set()
+        self._directories: set[Path] = set()
         self._links = list[str]()
         self._archives = list[str]()
 
     def add(self, member: Member, progressed: Callable[[], None]) -> None:
-        """Unpack a member, or know why not; directories are made for files that are skipped too."""
+        """Unpack a member if a reader may need it; its directory is created in any case."""
         progressed()
         self._limit.member = member.name
         parts = member_parts(member.name, self._archive)
@@ -398,18 +403,18 @@ class _Unpacker:
             self._links.append(member.name)
             return
         is_file = member.is_file
-        self._make(parts[:-1] if is_file else parts)
+        self._make_directories(parts[:-1] if is_file else parts)
         if is_file and is_wanted(parts[-1]):
             self._write(member, self._directory.joinpath(*parts), progressed)
         elif is_file and is_archive(parts[-1]):
             self._archives.append(member.name)
 
-    def _make(self, parts: tuple[str, ...]) -> None:
+    def _make_directories(self, parts: tuple[str, ...]) -> None:
         for count in range(1, len(parts) + 1):
-            if (path := self._directory.joinpath(*parts[:count])) not in self._made:
+            if (path := self._directory.joinpath(*parts[:count])) not in self._directories:
                 self._limit.write(DIRECTORY_BYTES)
                 path.mkdir()
-                self._made.add(path)
+                self._directories.add(path)
 
     def _write(self, member: Member, path: Path, progressed: Callable[[], None]) -> None:
         self._limit.begin(member)
@@ -420,16 +425,16 @@ class _Unpacker:
                 progressed()
 
     def notes(self) -> tuple[str, ...]:
-        """Return notes on what is in the archive and was not unpacked."""
+        """Return notes on links, special files and archives that were not unpacked."""
         name = self._archive.name
         notes = []
-        if self._links:
-            notes.append(f"{name}: links and special files are not unpacked: {_few(self._links)}.")
-        if self._archives:
-            notes.append(f"{name}: archives inside it are not opened: {_few(self._archives)}.")
+        if links := _name_first(self._links):
+            notes.append(f"{name}: links and special files are not unpacked: {links}.")
+        if archives := _name_first(self._archives):
+            notes.append(f"{name}: archives inside it are not opened: {archives}.")
         return tuple(notes)
 
 
-def _few(names: Sequence[str], most: int = 3) -> str:
+def _name_first(names: Sequence[str], most: int = 3) -> str:
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(repr, names[:most])) + more

@@ -1,4 +1,4 @@
-"""Opens files as streams of their content, compressed or not, and knows their names."""
+"""Opens files as streams of decompressed content, and finds files by name, compressed or not."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _COUNT: ContextVar[Count | None] = ContextVar("count", default=None)
 
 @contextmanager
 def counting(count: Count) -> Iterator[None]:
-    """Run a `with` block in which `count` takes all bytes read, repeated ones too."""
+    """Run a `with` block that calls `count` with the size of each read, repeated reads too."""
     token = _COUNT.set(count)
     try:
         yield
@@ -42,19 +42,19 @@ def counting(count: Count) -> Iterator[None]:
 
 
 def are_counted() -> bool:
-    """Return whether bytes are counted."""
+    """Return whether this is run inside a `counting` block."""
     return _COUNT.get() is not None
 
 
 def count_read(size_bytes: int) -> None:
-    """Count so many more bytes."""
+    """Count bytes that were read; outside of a `counting` block this does nothing."""
     count = _COUNT.get()
     if count is not None:
         count(size_bytes)
 
 
 class CountedFile(FileIO):
-    """A file whose reads are counted, as they are in the file: compressed, if it is."""
+    """A file whose reads are counted in bytes of the file as stored, that is, still compressed."""
 
     def readinto(self, buffer: WriteableBuffer, /) -> int | None:
         """Read into a buffer."""
@@ -72,51 +72,51 @@ class CountedFile(FileIO):
 BLOCK_BYTES = 256 * 1024
 MAGIC_BYTES = 16
 POINTER_MAGIC = b"version https://"
-"""How a pointer of Git begins."""
+"""The first MAGIC_BYTES bytes of a Git LFS pointer file."""
 UTF8_MARK = b"\xef\xbb\xbf"
-"""What some programs write before text."""
+"""The byte order mark that some programs write before UTF-8 text."""
 _POINTER = re.compile(
     rb"version https://git-lfs\.github\.com/spec/.*?^size (\d{1,18})\n", re.S | re.M
 )
-"""What Git leaves of a file that its extension for large files has not fetched."""
+"""The text of a Git LFS pointer, which takes the place of a file that was not fetched."""
 MOST_POINTER_BYTES = 1024
-_Unpacker = tuple[io.BufferedIOBase, tuple[type[Exception], ...]]
-"""A stream of the content, and what it raises where that is damaged, besides OSError."""
+"""Maximum size of a Git LFS pointer."""
+_Decompressed = tuple[io.BufferedIOBase, tuple[type[Exception], ...]]
+"""A stream of decompressed content, and the exceptions besides OSError that damage raises."""
 _open_gzip: Callable[[BinaryIO], io.BufferedIOBase] = gzip_ng.open
 
 
-def _gzip(file: BinaryIO) -> _Unpacker:
+def _gzip(file: BinaryIO) -> _Decompressed:
     return _open_gzip(file), (cast("type[Exception]", zlib_ng.error),)
 
 
-def _bzip2(file: BinaryIO) -> _Unpacker:
-    # Here and below: not every Python was built with these libraries.
+def _bzip2(file: BinaryIO) -> _Decompressed:
+    # bz2 and lzma are imported late, as not every Python is built with them.
     from bz2 import BZ2File
 
     return BZ2File(file), ()
 
 
-def _xz(file: BinaryIO) -> _Unpacker:
+def _xz(file: BinaryIO) -> _Decompressed:
     from lzma import LZMAError, LZMAFile
 
     return LZMAFile(file), (LZMAError,)
 
 
-_COMPRESSIONS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Unpacker]], ...] = (
+_COMPRESSIONS: tuple[tuple[re.Pattern[bytes], Callable[[BinaryIO], _Decompressed]], ...] = (
     (re.compile(rb"\x1f\x8b\x08"), _gzip),
     (re.compile(rb"BZh[1-9](?:1AY&SY|\x17rE8P\x90)"), _bzip2),
     (re.compile(rb"\xfd7zXZ\0"), _xz),
 )
-"""How each compressed format begins; the second of bzip2 is that of empty content."""
+"""The first bytes of each compressed format; bzip2 has a second form for empty content."""
 
 
 def open_regular_file(path: Path, *, in_part: bool = False) -> BinaryIO:
-    """Open a file for reading as it is; one on another file system is fetched first.
+    """Open a file for reading without decompressing it; a remote file is fetched first.
 
-    A pipe or device of that name is refused: reading it could wait forever.
+    Pipes and devices are refused, as reading them could block forever.
 
-    Args:
-        in_part: whether only some bytes are wanted, for which nothing is fetched.
+    in_part: whether only some bytes will be read; a remote file is then not fetched.
 
     Raises:
         OSError: the file cannot be opened.
@@ -126,7 +126,7 @@ def open_regular_file(path: Path, *, in_part: bool = False) -> BinaryIO:
             return path.open_in_part()
         try:
             return open_regular_file(path.fetched())
-        except FileNotFoundError:  # the copy gave way to another one meanwhile, or there is none
+        except FileNotFoundError:  # the copy was removed meanwhile, so it is fetched again
             return open_regular_file(path.fetched())
     if are_counted():
         return io.BufferedReader(CountedFile(path, opener=_regular))
@@ -136,31 +136,30 @@ def open_regular_file(path: Path, *, in_part: bool = False) -> BinaryIO:
 def _regular(name: str, flags: int) -> int:
     handle = os.open(name, flags | getattr(os, "O_NONBLOCK", 0))
     mode = os.fstat(handle).st_mode
-    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # Python refuses directories by itself
+    if stat.S_ISREG(mode) or stat.S_ISDIR(mode):  # open() itself refuses directories
         return handle
     os.close(handle)
-    raise OSError(errno.EINVAL, "it is no regular file", name)
+    raise OSError(errno.EINVAL, "it is not a regular file", name)
 
 
 def open_decompressed(path: Path, *, in_part: bool = False) -> BinaryIO:
-    """Open a file for reading; what is compressed is read as what was compressed.
+    """Open a file for reading, and decompress it if its first bytes show a compressed format.
 
-    The first bytes tell, never the name. Nothing is held but a block at a time, and a file may be
-    opened again.
+    The file name is ignored. Only one block of content is held in memory.
 
     Raises:
         OSError: the file cannot be opened.
-        SourceError: while reading, where compressed content is damaged or ends early.
+        SourceError: while reading: compressed content is damaged or ends early.
     """
     return decompress_stream(open_regular_file(path, in_part=in_part), path)
 
 
 @contextmanager
 def source_errors_for(path: Path, what: str = "cannot be read") -> Iterator[None]:
-    """Run a `with` block in which the system's errors about a file are SourceErrors.
+    """Run a `with` block in which an OSError about a file becomes a SourceError.
 
     Raises:
-        SourceError: it cannot be read.
+        SourceError: the block raised an OSError.
     """
     try:
         yield
@@ -169,33 +168,33 @@ def source_errors_for(path: Path, what: str = "cannot be read") -> Iterator[None
 
 
 def temporary_directory() -> TemporaryDirectory[str]:
-    """Return a directory for copies, which is gone after its `with` block.
+    """Return a directory for copies, which is removed at the end of its `with` block.
 
-    Processes that are being stopped may hold files in it open, which some systems mind.
+    Errors of removal are ignored, as a process that is being stopped may have files in it open.
     """
-    from tempfile import TemporaryDirectory  # most profiles need no copies
+    from tempfile import TemporaryDirectory  # imported late: rarely needed
 
     return TemporaryDirectory(prefix="tlexport-", ignore_cleanup_errors=True)
 
 
 @contextmanager
 def open_profile_file(path: Path, *, in_part: bool = False) -> Iterator[BinaryIO]:
-    """Open a file in a `with` block, as what it was before it was compressed.
+    """Open a file in a `with` block as a stream of its decompressed content.
 
-    Args:
-        in_part: whether only some bytes are wanted, for which nothing is fetched.
+    in_part: whether only some bytes will be read; a remote file is then not fetched.
 
     Raises:
-        SourceError: now or while it is read: it cannot be, or its compressed content is damaged.
+        SourceError: now or in the block: the file cannot be read, or its compressed content is
+            damaged.
     """
     with source_errors_for(path), open_decompressed(path, in_part=in_part) as file:
         yield file
 
 
 def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
-    """Return the last bytes that were read of a file, and up to so many behind them.
+    """Return `held`, the bytes last read from a file, and up to `count` bytes after them.
 
-    Where the file can go back they are read again, instead of copying all into a third place.
+    If the file is seekable, all of them are read in one go instead of copying the held ones.
     """
     if not held or not file.seekable():
         return held + file.read(count)
@@ -204,12 +203,12 @@ def read_behind(file: BinaryIO, held: bytes, count: int) -> bytes:
 
 
 def last_bytes(path: Path, count: int) -> bytes:
-    """Return the last bytes of a file's content, all of it if it holds no more.
+    """Return the last `count` bytes of a file's content, or all of it if it is shorter.
 
-    Compressed content is unpacked from its beginning for them, in little memory.
+    Compressed content is decompressed from its beginning for this, block by block.
 
     Raises:
-        SourceError: it cannot be read, or its compressed content is damaged.
+        SourceError: the file cannot be read, or its compressed content is damaged.
     """
     with open_profile_file(path, in_part=True) as file:
         if file.seekable():
@@ -222,25 +221,25 @@ def last_bytes(path: Path, count: int) -> bytes:
 
 
 def read_whole_file(path: Path) -> bytes:
-    """Return all of what a small file holds, without its byte order mark.
+    """Return the decompressed content of a small file, without its byte order mark.
 
     Raises:
-        SourceError: it cannot be read, or its compressed content is damaged.
+        SourceError: the file cannot be read, or its compressed content is damaged.
     """
     with open_profile_file(path) as file:
         return file.read().removeprefix(UTF8_MARK)
 
 
 def refuse_pointer(file: BinaryIO, path: Path) -> None:
-    """Refuse a file that Git holds elsewhere; another one is at its beginning again.
+    """Raise an error if an open file is a Git LFS pointer; otherwise rewind it.
 
     Raises:
-        SourceError: it is the pointer that Git leaves in its place.
+        SourceError: the file is a Git LFS pointer.
     """
-    found = _POINTER.match(file.read(MOST_POINTER_BYTES))
+    pointer = _POINTER.match(file.read(MOST_POINTER_BYTES))
     file.seek(0)
-    if found:
-        size = format_bytes(int(found[1]))
+    if pointer:
+        size = format_bytes(int(pointer[1]))
         raise SourceError(
             path,
             f"is a pointer of Git LFS: its content, {size}, is not here.",
@@ -249,13 +248,13 @@ def refuse_pointer(file: BinaryIO, path: Path) -> None:
 
 
 def decompress_stream(file: BinaryIO, path: Path) -> BinaryIO:
-    """Return the content of an open file as a stream; closing it closes the file.
+    """Return the decompressed content of an open file as a stream; closing it closes the file.
 
-    Of what is not compressed that is the file itself.
+    If the file is not compressed, it is returned itself.
 
     Raises:
-        SourceError: now, this Python cannot unpack it, or it was never fetched; while reading,
-            compressed content is damaged or ends early.
+        SourceError: now: this Python lacks the library for the format, or the file is a Git LFS
+            pointer; while reading: compressed content is damaged or ends early.
     """
     first = file.read(MAGIC_BYTES)
     file.seek(0)
@@ -265,10 +264,10 @@ def decompress_stream(file: BinaryIO, path: Path) -> BinaryIO:
         except SourceError:
             file.close()
             raise
-    for begin, unpacker in _COMPRESSIONS:
-        if begin.match(first):
+    for magic, decompress in _COMPRESSIONS:
+        if magic.match(first):
             try:
-                return _WholeBlocks(_Content(path, file, *unpacker(file)), BLOCK_BYTES)
+                return _WholeBlocks(_Content(path, file, *decompress(file)), BLOCK_BYTES)
             except ImportError as error:
                 file.close()
                 raise SourceError(path, f"cannot be unpacked by this Python: {error}.") from error
@@ -276,13 +275,13 @@ def decompress_stream(file: BinaryIO, path: Path) -> BinaryIO:
 
 
 class _WholeBlocks(io.BufferedReader):
-    """Gives a reader of blocks all that comes before damage, and then raises it."""
+    """A stream that returns all bytes before damaged content, and raises the error only then."""
 
-    _damage_found: SourceError | None = None
+    _error: SourceError | None = None
 
     def read(self, size: int | None = -1, /) -> bytes:
-        if self._damage_found is not None:
-            raise self._damage_found
+        if self._error is not None:
+            raise self._error
         if size is None or size < 0:
             return super().read(size)
         parts, left = list[bytes](), size
@@ -293,12 +292,12 @@ class _WholeBlocks(io.BufferedReader):
         except SourceError as error:
             if not parts:
                 raise
-            self._damage_found = error
+            self._error = error
         return b"".join(parts)
 
 
 class _Content(io.RawIOBase):
-    """Compressed content, whose damage is reported with the byte of the file."""
+    """Decompressed content; errors of damaged content state the byte offset in the file."""
 
     def __init__(
         self,
@@ -324,9 +323,12 @@ class _Content(io.RawIOBase):
                 raise
             raise self._error(f"holds damaged compressed content: {error}.") from error
 
-    def _error(self, found: str) -> SourceError:
+    def _error(self, problem: str) -> SourceError:
         return SourceError(
-            self._path, found, offset=self._file.tell(), do="Copy it again from where it was made."
+            self._path,
+            problem,
+            offset=self._file.tell(),
+            do="Copy it again from where it was made.",
         )
 
     def close(self) -> None:
@@ -336,107 +338,111 @@ class _Content(io.RawIOBase):
         super().close()
 
 
-_PACKED = ".gz"
-_PACKED_DATABASE = re.compile(r"(.+\.db)\.(?:gz|bz2|xz)")
+_GZ = ".gz"
+_COMPRESSED_DATABASE = re.compile(r"(.+\.db)\.(?:gz|bz2|xz)")
 
 
 def without_gz(name: str) -> str:
-    """Return the name without the suffix of gzip."""
-    return name.removesuffix(_PACKED)
+    """Return a file name without the suffix .gz."""
+    return name.removesuffix(_GZ)
 
 
 def uncompressed_database_name(name: str) -> str:
-    """Return the name of a compressed database without that suffix; others as is."""
-    match = _PACKED_DATABASE.fullmatch(name)
+    """Return the name of a compressed database without the suffix; other names unchanged."""
+    match = _COMPRESSED_DATABASE.fullmatch(name)
     return match[1] if match else name
 
 
 def files_by_name(directory: Path) -> dict[str, Path]:
-    """Return the entries of a directory by plain name, in order of names.
+    """Return the entries of a directory by name without .gz, in order of names.
 
-    A plain file wins over a packed one of the same name.
+    An uncompressed file is preferred to a compressed one of the same name.
 
     Raises:
         SourceError: the directory cannot be read.
     """
-    found: dict[str, Path] = {}
+    entries: dict[str, Path] = {}
     with source_errors_for(directory):
         paths = {path.name: path for path in directory.iterdir()}
     for name in sorted(paths):
         plain = without_gz(name)
         if name == plain or not paths[name].is_dir():
-            found.setdefault(plain, paths[name])
-    return dict(sorted(found.items()))
+            entries.setdefault(plain, paths[name])
+    return dict(sorted(entries.items()))
 
 
 def find_file(directory: Path, name: str) -> Path | None:
-    """Find an entry by plain name in a directory, packed or not; None without any.
+    """Return the file of a name, or of that name with .gz, in a directory; None if absent.
 
-    If neither is a file, the plain name wins: opening it says so.
+    If only directories or broken links have these names, one of them is returned, so that opening
+    it reports the problem.
     """
-    there = [path for path in (directory / name, directory / (name + _PACKED)) if lies_there(path)]
-    return next((path for path in there if path.is_file()), there[0] if there else None)
+    paths = [path for path in (directory / name, directory / (name + _GZ)) if entry_exists(path)]
+    return next((path for path in paths if path.is_file()), paths[0] if paths else None)
 
 
-def lies_there(path: Path) -> bool:
-    """Return whether anything has this path, even a link that leads nowhere."""
+def entry_exists(path: Path) -> bool:
+    """Return whether a directory entry has this path, which may be a broken link."""
     return path.exists() if isinstance(path, RemotePath) else os.path.lexists(path)
 
 
 def walk(
     root: Path, refuse: Callable[[OSError], None]
 ) -> Iterator[tuple[Path, list[str], list[str]]]:
-    """Return each directory at and below one, with the names of directories and of files in it.
+    """Yield (directory, names of its directories, names of its files) for a tree, as os.walk does.
 
-    Names that are taken out of the former are not walked into. refuse: told what cannot be listed.
+    Directories whose names the caller removes from the first list are not visited. refuse: called
+    with the error of each directory that cannot be listed.
     """
     if not isinstance(root, RemotePath):
         for name, directories, files in os.walk(root, onerror=refuse):
             yield Path(name), directories, files
         return
     try:
-        inside = {path.name: path.is_dir() for path in root.iterdir()}
+        entries = {path.name: path.is_dir() for path in root.iterdir()}
     except OSError as error:
         refuse(error)
         return
-    directories = [name for name, is_directory in inside.items() if is_directory]
-    yield root, directories, [name for name, is_directory in inside.items() if not is_directory]
+    directories = [name for name, is_directory in entries.items() if is_directory]
+    yield root, directories, [name for name, is_directory in entries.items() if not is_directory]
     for name in directories:
         yield from walk(root / name, refuse)
 
 
-# -- directories that are remembered ---------------------------------------------------------------
+# -- caching by directory --------------------------------------------------------------------------
 
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 
 FRESH_NS = 2 * 10**9
-"""A directory that changed so lately may change again without a later time of change."""
+"""Results for a directory that changed less than this ago are not cached: it may change again
+without a new modification time, whose resolution is coarse on some file systems."""
 MOST_DIRECTORIES = 64
+"""Maximum number of directories whose results are cached."""
 
 
-def remember_by_directory(find: Callable[[Path], _Found]) -> Callable[[Path], _Found]:
-    """Make a function look into a directory again only if that has changed.
+def remember_by_directory(find: Callable[[Path], _Result]) -> Callable[[Path], _Result]:
+    """Cache a function of a directory until the directory is modified.
 
-    What it returns is shared, so nobody may change it.
+    All callers get the same object, so they must not change it.
 
     Raises:
-        SourceError: the directory is not there.
+        SourceError: the directory does not exist.
     """
 
     @functools.lru_cache(maxsize=MOST_DIRECTORIES)
-    def found(directory: Path, _changed_ns: int) -> _Found:
+    def cached(directory: Path, _changed_ns: int) -> _Result:
         return find(directory)
 
     @functools.wraps(find)
-    def find_once(directory: Path) -> _Found:
+    def find_once(directory: Path) -> _Result:
         if isinstance(directory, RemotePath) and directory.tree is not None:
             return directory.tree.remember(find, directory)
         with source_errors_for(directory):
             changed_ns = directory.stat().st_mtime_ns
         if time.time_ns() - changed_ns < FRESH_NS:
             return find(directory)
-        return found(directory, changed_ns)
+        return cached(directory, changed_ns)
 
     return find_once
 
@@ -456,7 +462,7 @@ ARCHIVE_SUFFIXES = (
     ".txz",
 )
 MOST_PARTS = 64
-"""Directories are never nested deeper in profiles."""
+"""Maximum number of path components of a member; profiles are never nested as deeply."""
 _WANTED = re.compile(
     r".+\.(?:json|csv|txt|log|db|db-wal|sqlite3?)(?:\.\d+)?"
     r"|.+\.db\.(?:bz2|xz)"
@@ -465,45 +471,45 @@ _WANTED = re.compile(
     r"|.+\.slice_\d+"
 )
 _MACOS = "__MACOSX"
-"""What macOS adds to archives: a second tree with a shadow of each file."""
+"""A directory that macOS adds to archives, with a file of metadata for each file."""
 _DRIVE = re.compile(r"[A-Za-z]:")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 DO_IT_YOURSELF = "Look at the archive; if you trust it, unpack it yourself and pass the directory."
 
 
 def is_archive(name: str) -> bool:
-    """Return whether a name is that of an archive of files."""
+    """Return whether a file name has the suffix of an archive (zip or tar)."""
     return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
 def archive_stem(name: str) -> str:
-    """Return the name of an archive without its suffix, as the packed directory is called."""
-    found = [suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)]
-    return name[: len(name) - max(map(len, found), default=0)] or "archive"
+    """Return the name of an archive without its suffix, which often is that of the directory."""
+    suffixes = [suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)]
+    return name[: len(name) - max(map(len, suffixes), default=0)] or "archive"
 
 
 def is_wanted(name: str) -> bool:
-    """Return whether a reader may want a file of this name."""
+    """Return whether a reader may need a file of this name; others are not unpacked."""
     return _WANTED.fullmatch(name.removesuffix(".gz")) is not None
 
 
 def member_parts(name: str, archive: Path) -> tuple[str, ...]:
-    """Return a member's name as directories and a file; empty for what is of no use.
+    """Return the path components of an archive member; none for metadata of macOS.
 
     Raises:
-        SourceError: it leads out of the directory, or is not a name of a file.
+        SourceError: the path leads out of the directory, is too long or has control characters.
     """
-    # Bytes of a name that are no text are shown as such.
-    spelled = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\\", "/")
-    parts = tuple(part for part in spelled.split("/") if part not in ("", "."))
-    refused = ""
-    if spelled.startswith("/") or ".." in parts or (parts and _DRIVE.match(parts[0])):
-        refused = "would be written outside of the directory for it."
-    elif _CONTROL.search(spelled):
-        refused = "has control characters in its name."
+    # Bytes that are not valid UTF-8 become replacement characters.
+    path = name.encode("utf-8", "surrogateescape").decode("utf-8", "replace").replace("\\", "/")
+    parts = tuple(part for part in path.split("/") if part not in ("", "."))
+    problem = ""
+    if path.startswith("/") or ".." in parts or (parts and _DRIVE.match(parts[0])):
+        problem = "would be written outside of the directory for it."
+    elif _CONTROL.search(path):
+        problem = "has control characters in its name."
     elif len(parts) > MOST_PARTS:
-        refused = f"lies more than {MOST_PARTS} directories deep."
-    if refused:
-        raise SourceError(archive, f"member {name!r} {refused}", do=DO_IT_YOURSELF)
+        problem = f"is nested more than {MOST_PARTS} directories deep."
+    if problem:
+        raise SourceError(archive, f"member {name!r} {problem}", do=DO_IT_YOURSELF)
     is_of_macos = parts and (parts[0] == _MACOS or parts[-1].startswith("._"))
     return () if is_of_macos else parts

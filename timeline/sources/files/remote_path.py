@@ -1,4 +1,4 @@
-"""Paths on other file systems, which answer as local ones do, and show no credentials."""
+"""Paths on other file systems, with the interface of pathlib; they show no credentials."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ else:
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _ONE_SLASH = re.compile(r"(^|::)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
-"""What a path makes of the two slashes of a URL."""
+"""A scheme with a single slash: pathlib merges the two slashes of a URL."""
 _CREDENTIALS = re.compile(r"(?<!abfs)(?<!abfss)(?<=://)[^/@:]*(?::[^/@]*)?@")
-"""Who asks, in front of the host; in front of the one of Azure stands a container."""
+"""User and password in front of the host; Azure URLs (abfs://) have a container name there."""
 _QUERY = re.compile(r"\?.*", re.DOTALL)
 
 
 def is_url(text: str) -> bool:
-    """Return whether a path as typed is on another file system.
+    """Return whether a PATH argument is a URL.
 
     >>> is_url("s3://bucket/run"), is_url("runs/today")
     (True, False)
@@ -41,7 +41,7 @@ def is_url(text: str) -> bool:
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL without user, password and query, which may hold a signature.
+    """Return a URL without user, password and query; queries may contain a signature.
 
     >>> without_credentials("https://me:secret@host/run.zip?X-Amz-Signature=1f")
     'https://host/run.zip'
@@ -50,18 +50,18 @@ def without_credentials(url: str) -> str:
 
 
 def path_as_shown(text: str) -> Path:
-    """Return the path of a string; of a URL, one that is only for showing."""
+    """Return the path of a string; a URL becomes a path that can be shown but not opened."""
     return RemotePath(text) if is_url(text) else Path(text)
 
 
 class RemotePath(_LocalPath):
-    """A path on another file system: reads as its URL, and is looked up in a RemoteTree."""
+    """A path on another file system: its string is a URL, its entries come from a RemoteTree."""
 
     tree: RemoteTree | None = None
 
     @classmethod
     def within(cls, tree: RemoteTree, shown: str) -> RemotePath:
-        """Return a path of a tree, by its URL without credentials."""
+        """Return the path of a tree that has a URL, given without credentials."""
         path = cls(shown)
         path.tree = tree
         return path
@@ -75,9 +75,9 @@ class RemotePath(_LocalPath):
         return RemotePath.within, (self.tree, str(self))
 
     def _of_tree(self, path: Path) -> Self:
-        made = type(self)(path)
-        made.tree = self.tree
-        return made
+        remote = type(self)(path)
+        remote.tree = self.tree
+        return remote
 
     # -- other paths -------------------------------------------------------------------------------
 
@@ -85,104 +85,104 @@ class RemotePath(_LocalPath):
         return self._of_tree(super().__truediv__(key))
 
     def joinpath(self, *others: str | os.PathLike[str]) -> Self:
-        """Return the path of something below."""
+        """Return the path of an entry below this one."""
         return self._of_tree(super().joinpath(*others))
 
     def with_name(self, name: str) -> Self:
-        """Return the path of something beside it."""
+        """Return the path of another entry of the same directory."""
         return self._of_tree(super().with_name(name))
 
     @property
     def parent(self) -> Self:
-        """The directory that it lies in."""
+        """The directory of this entry."""
         return self._of_tree(super().parent)
 
     @property
     def parents(self) -> tuple[Self, ...]:
-        """The directories that it lies in, the nearest first."""
+        """All directories above this entry, the nearest first."""
         return tuple(map(self._of_tree, super().parents))
 
     def absolute(self) -> Self:
-        """Return itself: a URL says where it is."""
+        """Return the path itself, as a URL is absolute."""
         return self
 
     def resolve(self, strict: bool = False) -> Self:
-        """Return itself: links are the business of its file system."""
+        """Return the path itself, as its file system resolves links."""
         return self
 
-    # -- what lies there ---------------------------------------------------------------------------
+    # -- entries of directories --------------------------------------------------------------------
 
     def exists(self, *, follow_symlinks: bool = True) -> bool:
-        """Return whether anything lies there."""
+        """Return whether there is a file or directory with this path."""
         return self.is_dir() or self.is_file()
 
     def is_dir(self, *, follow_symlinks: bool = True) -> bool:
-        """Return whether it is a directory, or what its file system has for one."""
+        """Return whether this is a directory, or its equivalent such as a key prefix in S3."""
         return self.tree is not None and self.tree.is_directory(self)
 
     def is_file(self, *, follow_symlinks: bool = True) -> bool:
-        """Return whether it is a file."""
+        """Return whether this is a file."""
         return self.tree is not None and self.tree.is_file(self)
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
-        """Return its kind and size; nothing else is known.
+        """Return type and size of the entry; all other fields are 0.
 
         Raises:
-            OSError: it is not there.
+            OSError: there is no such entry.
         """
         if self.is_dir():
             return os.stat_result((stat.S_IFDIR, 0, 0, 1, 0, 0, 0, 0, 0, 0))
-        size_bytes = self._held().size_bytes(self)
+        size_bytes = self._required_tree().size_bytes(self)
         return os.stat_result((stat.S_IFREG, 0, 0, 1, 0, 0, size_bytes, 0, 0, 0))
 
     def iterdir(self) -> Iterator[Self]:  # type: ignore[override]
-        """Return the entries of a directory.
+        """Yield the entries of a directory.
 
         Raises:
-            OSError: it cannot be listed.
+            OSError: the directory cannot be listed.
         """
-        yield from [self / name for name in self._held().names(self)]
+        yield from [self / name for name in self._required_tree().names(self)]
 
     def glob(self, pattern: str, **_: object) -> Iterator[Self]:  # type: ignore[override]
-        """Return the paths below that match; what cannot be listed holds nothing."""
+        """Yield matching paths below; directories that cannot be listed count as empty."""
         first, _slash, rest = pattern.partition("/")
         if first == "**":
             yield from self.glob(rest)
         try:
-            inside = list(self.iterdir())
+            entries = list(self.iterdir())
         except OSError:
             return
-        for path in inside:
+        for path in entries:
             if first == "**":
                 if path.is_dir():
                     yield from path.glob(pattern)
             elif fnmatchcase(path.name, first):
                 yield from path.glob(rest) if rest else [path]
 
-    # -- what it holds -----------------------------------------------------------------------------
+    # -- content of files --------------------------------------------------------------------------
 
     def fetched(self) -> Path:
         """Fetch the file, and return the path of its copy on this machine.
 
         Raises:
-            OSError: it cannot be fetched.
+            OSError: the file cannot be fetched.
         """
-        return self._held().fetch(self)
+        return self._required_tree().fetch(self)
 
     def open_in_part(self) -> BinaryIO:
-        """Open the file for reading some bytes of it, which alone are asked for.
+        """Open the file without fetching it; only the bytes that are read are requested.
 
         Raises:
-            OSError: it is not there.
+            OSError: there is no such file.
         """
-        return io.BufferedReader(self._held().open_in_part(self))
+        return io.BufferedReader(self._required_tree().open_in_part(self))
 
-    def _held(self) -> RemoteTree:
+    def _required_tree(self) -> RemoteTree:
         if self.tree is None:
-            raise not_there(self)
+            raise not_found(self)
         return self.tree
 
 
-def not_there(path: object) -> FileNotFoundError:
-    """Return the error of a path at which nothing lies."""
+def not_found(path: object) -> FileNotFoundError:
+    """Return the error for a path that does not exist."""
     return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))

@@ -1,4 +1,4 @@
-"""The directories of another file system: listed once, files fetched when they are opened."""
+"""A directory tree on another file system: listed once, its files fetched when opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
 
-from timeline.sources.files.remote_path import RemotePath, not_there, without_credentials
+from timeline.sources.files.remote_path import RemotePath, not_found, without_credentials
 from timeline.units import format_bytes
 
 if TYPE_CHECKING:
@@ -30,17 +30,19 @@ if TYPE_CHECKING:
 
 REQUESTS_AT_ONCE = 16
 BLOCK_BYTES = 1 << 16
-"""What is asked for at once of a file that is read in part."""
+"""Minimum size of a request for part of a file."""
 MOST_AHEAD_BYTES = 8 << 20
+"""Maximum size of a request for part of a file that is read sequentially."""
 MOST_BLOCKS = 1024
-"""Blocks that are remembered."""
+"""Maximum number of blocks that are cached."""
 SMALL_BYTES = 1 << 18
-"""A file of this size takes no longer than being asked for."""
+"""Maximum size of a small file, whose transfer takes no longer than the request for it."""
 LEFT_FREE_BYTES = 64 << 20
+"""Disk space to keep free when files are fetched."""
 MOST_PARENT_ENTRIES = 2_000
-"""A directory of more entries around a capture does not travel with it."""
-_DIRECTORY, _NOT_TOLD = -1, -2
-"""In place of the size of an entry."""
+"""Maximum size of a parent directory's listing that is pickled with a capture."""
+_DIRECTORY, _SIZE_UNKNOWN = -1, -2
+"""Special sizes: of a directory, and of a file whose size the listing does not state."""
 _OF_LIBRARIES = {
     "aiohttp": ("ClientError",),
     "azure.core.exceptions": ("AzureError",),
@@ -50,22 +52,22 @@ _OF_LIBRARIES = {
     "google.auth.exceptions": ("GoogleAuthError",),
     "paramiko": ("SSHException",),
 }
-"""What libraries raise that is no error of the system, where they are loaded."""
+"""Exceptions that libraries of file systems raise besides OSError, by module."""
 _URL_END = re.compile(r"(://[^\s?'\"<>]*)\?[^\s'\"<>]*")
 _USER = re.compile(r"(?<=://)[^/@\s]*@")
 _GONE, _REFUSED = (404, 410), (401, 403)
-"""What web servers say of what is not there, and to whom they do not know."""
+"""HTTP status codes for files that do not exist, and for missing credentials."""
 _LEAST_SECRET = 4
-"""Characters: shorter parts of a URL are no secrets, and parts of words."""
+"""Minimum length of a secret: shorter strings also occur as parts of ordinary words."""
 
-_Found = TypeVar("_Found")
+_Result = TypeVar("_Result")
 Listing = Mapping[str, Mapping[str, int]]
-"""By directory, its entries: the size of each."""
+"""The sizes in bytes of entries, by directory and name."""
 
 
 @dataclass
 class Fetching:
-    """The place for files that are fetched while a rank is read, those files, and failures."""
+    """The files fetched while one rank is read: their target directory, paths and failures."""
 
     place: Path
     fetched: list[Path] = field(default_factory=list)
@@ -77,7 +79,7 @@ _FETCHING: contextvars.ContextVar[Fetching | None] = contextvars.ContextVar("fet
 
 @contextlib.contextmanager
 def fetching_into(place: Path) -> Iterator[Fetching]:
-    """Run a `with` block in which files that are opened are fetched to a directory."""
+    """Run a `with` block in which files that are opened are fetched into a directory."""
     fetching = Fetching(place)
     token = _FETCHING.set(fetching)
     try:
@@ -87,15 +89,16 @@ def fetching_into(place: Path) -> Iterator[Fetching]:
 
 
 class RemoteTree:
-    """The entries at, below and above a URL, as far as they were asked for.
+    """The entries at, below and above a URL, listed when they are first needed and then cached.
 
-    It travels without its listing, which `known_around` and `learn` take along.
+    It is pickled without its listing; `known_around` and `learn` transfer the part of the listing
+    that one capture needs.
 
-    place: the directory for what is fetched, unless `fetching_into` names another one.
+    place: the directory for fetched files, unless `fetching_into` sets another one.
     """
 
     def __init__(self, system: AbstractFileSystem, url: str, real: str, place: Path) -> None:
-        """Refer to a URL; real: the path as the file system calls it."""
+        """Refer to a URL; `real` is its path as the fsspec file system names it."""
         self.place = place
         self._system, self._real_root = system, real.rstrip("/") or real
         self.root = RemotePath.within(self, without_credentials(url))
@@ -118,32 +121,32 @@ class RemoteTree:
         self._block = functools.lru_cache(MOST_BLOCKS)(self._read_block)
 
     def __getstate__(self) -> dict[str, Any]:
-        left = {"_listed", "_remembered", "_lock", "_block", "root"}
-        return {name: value for name, value in vars(self).items() if name not in left}
+        caches = {"_listed", "_remembered", "_lock", "_block", "root"}
+        return {name: value for name, value in vars(self).items() if name not in caches}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self.root = RemotePath.within(self, self._root_text)
         self._start()
 
-    # -- what lies where ---------------------------------------------------------------------------
+    # -- entries of directories --------------------------------------------------------------------
 
     def look(self) -> None:
-        """Find out what the URL is, and list it in few requests where its file system can.
+        """Find out whether the URL is a file or directory; list its tree if that is fast.
 
         Raises:
-            OSError: it cannot be looked at.
+            OSError: the URL cannot be accessed.
         """
         with self._errors(self.root):
             self._system.invalidate_cache()
             info = self._system.info(self._real_root)
-            # A server of web pages has no directories, only pages that list files.
+            # HTTP has no directories, only pages that list files.
             is_page = str(info.get("mimetype", "")).startswith("text/html")
             if info["type"] == "directory" or is_page:
                 self._root_bytes = _DIRECTORY
                 if _lists_trees_at_once(self._system):
                     self._learn_tree(self._system.find(self._real_root, detail=True))
-                    self._system.invalidate_cache()  # which remembers more than is needed
+                    self._system.invalidate_cache()  # to free memory: the listing is held here
             else:
                 self._root_bytes = _size_in(info)
 
@@ -156,61 +159,61 @@ class RemoteTree:
         return self._entry(path) not in (None, _DIRECTORY)
 
     def names(self, path: RemotePath) -> list[str]:
-        """Return the entries of a directory.
+        """Return the names of a directory's entries.
 
         Raises:
-            OSError: it is none, or cannot be listed.
+            OSError: it is not a directory, or cannot be listed.
         """
         real = self._real(path)
         entries = None if real is None else self._entries(real)
         if entries is None:
-            raise not_there(path)
+            raise not_found(path)
         return list(entries)
 
     def size_bytes(self, path: RemotePath) -> int:
         """Return the size of a file.
 
         Raises:
-            OSError: it is not there, or cannot be looked at.
+            OSError: the file does not exist or cannot be accessed.
         """
         size_bytes, real = self._entry(path), self._real(path)
         if size_bytes is None or real is None:
-            raise not_there(path)
-        if size_bytes == _NOT_TOLD:
+            raise not_found(path)
+        if size_bytes == _SIZE_UNKNOWN:
             with self._errors(path):
                 size_bytes = self._system.size(real) or 0
             self._note_size(real, size_bytes)
         return size_bytes
 
     def known_around(self, directory: RemotePath) -> Listing:
-        """Return the listings of a directory, those in it, and that around it if not too large."""
+        """Return the cached listings of a directory, all below, and its parent if not too large."""
         real = self._real(directory)
         if real is None:
             return {}
-        around = real.rpartition("/")[0]
-        known = {
+        parent = real.rpartition("/")[0]
+        listings = {
             name: entries
             for name, entries in self._listed.items()
             if name == real or name.startswith(f"{real}/")
         }
-        if len(self._listed.get(around, ())) in range(1, MOST_PARENT_ENTRIES + 1):
-            known[around] = self._listed[around]
-        return known
+        if len(self._listed.get(parent, ())) in range(1, MOST_PARENT_ENTRIES + 1):
+            listings[parent] = self._listed[parent]
+        return listings
 
-    def learn(self, known: Listing) -> None:
-        """Know what another one knew."""
-        self._listed.update(known)
+    def learn(self, listing: Listing) -> None:
+        """Add listings that another process cached."""
+        self._listed.update(listing)
 
-    def remember(self, find: Callable[[Path], _Found], directory: RemotePath) -> _Found:
-        """Return a function's result for a directory, which is asked once: nothing changes."""
+    def remember(self, find: Callable[[Path], _Result], directory: RemotePath) -> _Result:
+        """Return `find(directory)`, computed once: remote profiles are taken not to change."""
         key = (find, str(directory))
         if key not in self._remembered:
             self._remembered[key] = find(directory)
-        found: _Found = self._remembered[key]
-        return found
+        result: _Result = self._remembered[key]
+        return result
 
     def _real(self, path: RemotePath) -> str | None:
-        """Return the file system's name of a path; None if it cannot be asked for that."""
+        """Return a path as the file system names it; None if it is outside of this tree."""
         text = str(path)
         if text == self._root_text:
             return self._real_root
@@ -219,7 +222,7 @@ class RemoteTree:
         return None
 
     def _entry(self, path: RemotePath) -> int | None:
-        """Return the size of an entry, None if there is none."""
+        """Return the size of an entry, None if it does not exist."""
         real = self._real(path)
         if real is None:
             return None
@@ -227,21 +230,22 @@ class RemoteTree:
             return self._root_bytes
         if real in self._listed or real in self._above:
             return _DIRECTORY
-        around, _, name = real.rpartition("/")
+        parent, _, name = real.rpartition("/")
         try:
-            return (self._entries(around) or {}).get(name)
+            return (self._entries(parent) or {}).get(name)
         except OSError:
             return None
 
     def _entries(self, real: str) -> Mapping[str, int] | None:
+        """Return the sizes of a directory's entries by name; None if it is not a directory."""
         if real in self._listed:
             return self._listed[real]
         is_above = real in self._above
         if not is_above and real != self._real_root:
-            around, _, name = real.rpartition("/")
-            if len(around) < len(self._top_real):
+            parent, _, name = real.rpartition("/")
+            if len(parent) < len(self._top_real):
                 return None
-            if (self._entries(around) or {}).get(name) != _DIRECTORY:
+            if (self._entries(parent) or {}).get(name) != _DIRECTORY:
                 return None
         if real == self._real_root and self._root_bytes != _DIRECTORY:
             return None
@@ -251,10 +255,10 @@ class RemoteTree:
         except OSError:
             if not is_above:
                 raise
-            entries = {}  # it may be seen, and not what lies around it
+            entries = {}  # the user may have access to the URL, but not to directories above it
         if is_above:
-            inside = (*self._above, self._real_root)
-            below = min((one for one in inside if one.startswith(f"{real}/")), key=len)
+            lineage = (*self._above, self._real_root)
+            below = min((one for one in lineage if one.startswith(f"{real}/")), key=len)
             size_bytes = self._root_bytes if below == self._real_root else _DIRECTORY
             if size_bytes is not None:
                 entries.setdefault(below.rpartition("/")[2], size_bytes)
@@ -262,17 +266,17 @@ class RemoteTree:
         return entries
 
     def _list(self, real: str) -> dict[str, int]:
-        found = dict[str, int]()
+        entries = dict[str, int]()
         for info in self._system.ls(real, detail=True):
             name = str(info["name"]).rstrip("/").removeprefix(real).strip("/")
             if _is_plain(name):
-                found[name] = _size_in(info)
-        return found
+                entries[name] = _size_in(info)
+        return entries
 
-    def _learn_tree(self, found: Mapping[str, Mapping[str, Any]]) -> None:
-        """Know all directories below the root by the files in them."""
+    def _learn_tree(self, files: Mapping[str, Mapping[str, Any]]) -> None:
+        """Derive the listings of all directories below the root from fsspec's list of files."""
         listed: dict[str, dict[str, int]] = {self._real_root: {}}
-        for full_name, info in found.items():
+        for full_name, info in files.items():
             names = full_name.removeprefix(self._real_root).strip("/").split("/")
             if not full_name.startswith(self._real_root) or not all(map(_is_plain, names)):
                 continue
@@ -290,70 +294,70 @@ class RemoteTree:
         if real == self._real_root:
             self._root_bytes = size_bytes
             return
-        around, _, name = real.rpartition("/")
+        parent, _, name = real.rpartition("/")
         with self._lock:
-            self._listed[around] = {**self._listed.get(around, {}), name: size_bytes}
+            self._listed[parent] = {**self._listed.get(parent, {}), name: size_bytes}
 
     def _errors(self, path: object) -> contextlib.AbstractContextManager[None]:
         return system_errors(path, self._secrets)
 
-    # -- what files hold ---------------------------------------------------------------------------
+    # -- content of files --------------------------------------------------------------------------
 
     def fetch(self, path: RemotePath) -> Path:
-        """Return the path of a file's copy, which is fetched unless it is there.
+        """Return the path of a file's local copy; fetch the file if there is no copy yet.
 
         Raises:
-            OSError: it cannot be fetched.
+            OSError: the file cannot be fetched.
         """
         fetching = _FETCHING.get(None)
-        there = (self.place if fetching is None else fetching.place).joinpath(*path.parts[1:])
-        if there.is_file():
-            return there
+        copy = (self.place if fetching is None else fetching.place).joinpath(*path.parts[1:])
+        if copy.is_file():
+            return copy
         try:
-            self._fetch(path, there)
+            self._fetch(path, copy)
         except OSError as error:
             if fetching is not None:
                 fetching.failures.append((path, error))
             raise
         if fetching is not None:
-            fetching.fetched.append(there)
-        return there
+            fetching.fetched.append(copy)
+        return copy
 
-    def _fetch(self, path: RemotePath, there: Path) -> None:
+    def _fetch(self, path: RemotePath, copy: Path) -> None:
         from fsspec.callbacks import Callback
 
         size_bytes, real = self.size_bytes(path), self._real(path)
-        there.parent.mkdir(parents=True, exist_ok=True)
-        free_bytes = shutil.disk_usage(there.parent).free - LEFT_FREE_BYTES
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        free_bytes = shutil.disk_usage(copy.parent).free - LEFT_FREE_BYTES
         if size_bytes > free_bytes:
-            said = (
+            problem = (
                 f"its {format_bytes(size_bytes)} do not fit into {self.place.parent}, where "
                 f"{format_bytes(max(0, free_bytes))} may be written; name a larger one in TMPDIR"
             )
-            raise OSError(errno.ENOSPC, said, str(path))
-        draft = there.with_name(f"{uuid.uuid4().hex}.part")
-        arrived = Callback()
+            raise OSError(errno.ENOSPC, problem, str(path))
+        draft = copy.with_name(f"{uuid.uuid4().hex}.part")
+        progress = Callback()
         try:
             with self._errors(path):
-                self._system.get_file(real, str(draft), callback=arrived)
-            arrived_bytes = draft.stat().st_size
-            if arrived_bytes != size_bytes:
-                raise OSError(errno.EIO, _ended(arrived_bytes, size_bytes), str(path))
-            draft.replace(there)
+                self._system.get_file(real, str(draft), callback=progress)
+            draft_bytes = draft.stat().st_size
+            if draft_bytes != size_bytes:
+                raise OSError(errno.EIO, _describe_end(draft_bytes, size_bytes), str(path))
+            draft.replace(copy)
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.EACCES, errno.ENOSPC, errno.EDQUOT):
                 raise
-            said = _ended(arrived.value, size_bytes)
-            if said == error.strerror:
+            problem = _describe_end(progress.value, size_bytes)
+            if problem == error.strerror:
                 raise
-            raise OSError(errno.EIO, f"{said} ({error.strerror or error})", str(path)) from None
+            raise OSError(errno.EIO, f"{problem} ({error.strerror or error})", str(path)) from None
         finally:
             draft.unlink(missing_ok=True)
 
     def fetch_small(self, paths: Iterable[Path]) -> None:
-        """Fetch those of some files together that are small; failures are reported to the caller.
+        """Fetch all small files among the given ones in parallel; record failures in the Fetching.
 
-        One after the other they would mostly wait for answers.
+        One after the other would mostly wait for the file system's responses.
         """
         small = [
             path
@@ -361,36 +365,32 @@ class RemoteTree:
             if isinstance(path, RemotePath) and self._entry(path) in range(SMALL_BYTES + 1)
         ]
         with ThreadPoolExecutor(REQUESTS_AT_ONCE) as threads:
-            for path in small:  # each thread knows where to fetch to
-                threads.submit(contextvars.copy_context().run, self._try_to_fetch, path)
-
-    def _try_to_fetch(self, path: RemotePath) -> None:
-        with contextlib.suppress(OSError):
-            self.fetch(path)
+            for path in small:  # the context carries the target directory of `fetching_into`
+                threads.submit(contextvars.copy_context().run, self.fetch, path)
 
     def open_in_part(self, path: RemotePath) -> io.RawIOBase:
-        """Open a file some bytes of which will be asked for."""
+        """Open a file from which only parts will be read."""
         return _PartlyRead(self, path, self.size_bytes(path))
 
     def read_at(self, path: RemotePath, start: int, count: int) -> bytes:
-        """Return some bytes of a file, which are remembered for a while.
+        """Return `count` bytes of a file from `start` on; their blocks are cached.
 
         Raises:
-            OSError: they cannot be read.
+            OSError: the bytes cannot be read.
         """
         numbers = range(start // BLOCK_BYTES, -(-(start + count) // BLOCK_BYTES))
-        held = b"".join(self._block(path, number) for number in numbers)
+        blocks = b"".join(self._block(path, number) for number in numbers)
         skipped = start - numbers.start * BLOCK_BYTES
-        return held[skipped : skipped + count]
+        return blocks[skipped : skipped + count]
 
     def _read_block(self, path: RemotePath, number: int) -> bytes:
         return self.read_once(path, number * BLOCK_BYTES, BLOCK_BYTES)
 
     def read_once(self, path: RemotePath, start: int, count: int) -> bytes:
-        """Return some bytes of a file, as many as there are.
+        """Return up to `count` bytes of a file from `start` on, without caching them.
 
         Raises:
-            OSError: they cannot be read.
+            OSError: the bytes cannot be read.
         """
         size_bytes = self.size_bytes(path)
         end = min(start + count, size_bytes)
@@ -398,15 +398,15 @@ class RemoteTree:
             return b""
         with self._errors(path):
             data: bytes = self._system.cat_file(self._real(path), start=start, end=end)
-        if len(data) == size_bytes > end - start:  # a server that knows no ranges
+        if len(data) == size_bytes > end - start:  # a server that ignores range requests
             data = data[start:end]
         if len(data) != end - start:
-            raise OSError(errno.EIO, _ended(len(data), end - start), str(path))
+            raise OSError(errno.EIO, _describe_end(len(data), end - start), str(path))
         return data
 
 
 class _PartlyRead(io.RawIOBase):
-    """A file of which only the bytes that are read are asked for; ever more, if all are."""
+    """A remote file that requests only what is read, in growing parts if read sequentially."""
 
     def __init__(self, tree: RemoteTree, path: RemotePath, size_bytes: int) -> None:
         self._tree, self._path, self._size_bytes = tree, path, size_bytes
@@ -431,8 +431,8 @@ class _PartlyRead(io.RawIOBase):
         view = memoryview(buffer).cast("B")
         held_end = self._held_at + len(self._held)
         if not self._held_at <= self._at < held_end:
-            goes_on = self._at == held_end > 0
-            self._ahead_bytes = min(2 * self._ahead_bytes, MOST_AHEAD_BYTES) if goes_on else 0
+            is_sequential = self._at == held_end > 0
+            self._ahead_bytes = min(2 * self._ahead_bytes, MOST_AHEAD_BYTES) if is_sequential else 0
             wanted = max(len(view), self._ahead_bytes, BLOCK_BYTES)
             is_block = wanted == BLOCK_BYTES and not self._at % BLOCK_BYTES
             read = self._tree.read_at if is_block else self._tree.read_once
@@ -446,7 +446,7 @@ class _PartlyRead(io.RawIOBase):
         return len(data)
 
 
-def _ended(arrived_bytes: int, size_bytes: int) -> str:
+def _describe_end(arrived_bytes: int, size_bytes: int) -> str:
     return (
         f"the connection ended after {format_bytes(arrived_bytes)} of {format_bytes(size_bytes)}, "
         "also when it was tried again; run it once more"
@@ -454,7 +454,7 @@ def _ended(arrived_bytes: int, size_bytes: int) -> str:
 
 
 def _is_plain(name: str) -> bool:
-    """Return whether a name is that of an entry: others would lead out of the directory."""
+    """Return whether a name from the file system is a single, safe path component."""
     return name not in ("", ".", "..") and not set("/\\\0") & {*name}
 
 
@@ -462,11 +462,11 @@ def _size_in(info: Mapping[str, Any]) -> int:
     if info["type"] == "directory":
         return _DIRECTORY
     size_bytes = info.get("size")
-    return _NOT_TOLD if size_bytes is None else int(size_bytes)
+    return _SIZE_UNKNOWN if size_bytes is None else int(size_bytes)
 
 
 def _levels_in_common(text: str, real: str) -> int:
-    """Return how many names at the end of a URL its file system knows."""
+    """Return how many trailing path components a URL and its file system path have in common."""
     count = 0
     for one, other in zip(reversed(text.split("/")), reversed(real.split("/")), strict=False):
         if one != other or not one or one.endswith(":"):
@@ -476,53 +476,50 @@ def _levels_in_common(text: str, real: str) -> int:
 
 
 def _lists_trees_at_once(system: AbstractFileSystem) -> bool:
-    """Return whether a file system has its own way to list all below a directory."""
+    """Return whether a file system overrides fsspec's recursive listing with a faster one."""
     from fsspec.asyn import AsyncFileSystem
 
     own = getattr(type(system), "_find", None)
     return own is not None and own is not vars(AsyncFileSystem)["_find"]
 
 
-# -- what other file systems raise ----------------------------------------------------------------
+# -- errors of other file systems -----------------------------------------------------------------
 
 
 def remote_failures() -> tuple[type[BaseException], ...]:
-    """Return all that a file system may raise for what it is, not for an error in it."""
-    found = [
+    """Return the exceptions that a file system raises if access fails, for loaded libraries."""
+    of_libraries = [
         vars(sys.modules[module])[name]
         for module, names in _OF_LIBRARIES.items()
         if module in sys.modules
         for name in names
         if name in vars(sys.modules[module])
     ]
-    return (OSError, EOFError, ValueError, asyncio.TimeoutError, *found)
+    return (OSError, EOFError, ValueError, asyncio.TimeoutError, *of_libraries)
 
 
 def secrets_in(url: str) -> frozenset[str]:
     """Return the secrets in a URL: user, password and the values of its query."""
-    found = set[str]()
+    secrets = set[str]()
     for part in url.split("::"):
         split = urlsplit(part)
         user = split.netloc.rpartition("@")[0]
-        found |= {
-            user,
-            *user.split(":"),
-            split.query,
-            *(text for _, text in parse_qsl(split.query)),
-        }
-        found |= {text.partition("=")[2] for text in split.query.split("&")}
-    found |= {unquote(text) for text in found}
-    return frozenset(text for text in found if len(text) >= _LEAST_SECRET)
+        values = [value for _, value in parse_qsl(split.query)]
+        secrets |= {user, *user.split(":"), split.query, *values}
+        secrets |= {text.partition("=")[2] for text in split.query.split("&")}
+    secrets |= {unquote(text) for text in secrets}
+    return frozenset(text for text in secrets if len(text) >= _LEAST_SECRET)
 
 
 @contextlib.contextmanager
 def system_errors(path: object, secrets: Collection[str]) -> Iterator[None]:
-    """Run a `with` block in which whatever a file system raises is an error of the system.
+    """Run a `with` block in which exceptions of a remote file system become OSErrors.
 
-    Its text names the cause, and no credentials; the error that it was is not chained to it.
+    Their message names the cause without credentials; the original exception, whose message may
+    contain some, is not chained.
 
     Raises:
-        OSError: something failed.
+        OSError: the block raised such an exception.
     """
     try:
         yield
@@ -533,13 +530,13 @@ def system_errors(path: object, secrets: Collection[str]) -> Iterator[None]:
 def _as_system_error(error: BaseException, path: str, secrets: Collection[str]) -> OSError:
     status = getattr(error, "status", None)
     if isinstance(error, FileNotFoundError) or status in _GONE:
-        cause = error.__cause__  # whatever fails on the web is not found
+        cause = error.__cause__  # fsspec raises FileNotFoundError for any failure of HTTP
         if isinstance(cause, remote_failures()) and getattr(cause, "status", None) not in _GONE:
             return _as_system_error(cause, path, secrets)
-        return not_there(path)
+        return not_found(path)
     if isinstance(error, PermissionError) or status in _REFUSED:
-        said = "permission denied; check the credentials that its file system is given"
-        return PermissionError(errno.EACCES, said, path)
+        problem = "permission denied; check the credentials that its file system is given"
+        return PermissionError(errno.EACCES, problem, path)
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return OSError(error.errno, os.strerror(error.errno), path)
     kind = type(error).__name__

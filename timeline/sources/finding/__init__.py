@@ -1,1 +1,1 @@
-"""From a path to the captures of the newest run, one source a rank."""
+"""The search for captures: finds one source per rank of the newest run below a path."""

@@ -1,4 +1,4 @@
-"""Finds captures in a directory tree, and names files of other profilers."""
+"""Finds captures in a directory tree, and recognises files of other profilers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,12 @@ from timeline.sources.files.opened import open_profile_file, source_errors_for, 
 from timeline.sources.source import MINDSTUDIO_OUTPUT, OUTPUT, PROF, SQLITE
 
 GLANCE_BYTES = 1 << 16
-MOST_LOOKED_AT = 1_000
-"""Files below a directory."""
+"""Bytes of a file's beginning by which other profilers' formats are recognised."""
+MOST_FILES_CHECKED = 1_000
+"""Maximum number of files below a directory that are checked for other profilers' formats."""
 _SQLITE = b"SQLite format 3\0"
 _PACKED_TRACE = re.compile(rb"\n[\x80-\xff]*[^\x80-\xff]\x92\x03[\x80-\xff]*[^\x80-\xff]")
-"""How a Perfetto trace begins whose packets are compressed, up to their zlib stream."""
+"""The beginning of a Perfetto trace with compressed packets, up to its zlib stream."""
 _ELSEWHERE = "Open it in {0}, or record the run with torch.profiler and pass its trace."
 _ROCM = _ELSEWHERE.format("Perfetto or with the tools of ROCm")
 _NSIGHT = _ELSEWHERE.format("Nsight Systems")
@@ -40,10 +41,11 @@ _OPERATOR = "Open it in MindStudio Insight, or pass the profile of a run."
 
 @dataclass(frozen=True)
 class Foreign:
-    """A format that is not read: what its files are, what to do, and what recognises one.
+    """A file format of another program, which tlexport does not read.
 
-    content: of the first bytes, unpacked. tables: of a database. name: where no content tells. Each
-    is a pattern, and an empty one that of nothing.
+    what: a noun phrase for its files. do: advice to the user. content, tables, name: regular
+    expressions that recognise a file by its first bytes (decompressed), by a table of its database,
+    or by its name; an empty one matches nothing.
     """
 
     what: str
@@ -52,12 +54,12 @@ class Foreign:
     tables: str = ""
     name: str = ""
 
-    def describe(self, path: Path) -> str:
-        """Return advice for a file of it."""
+    def advise(self, path: Path) -> str:
+        """Return the advice for a file of this format."""
         return self.do.format(path=shlex.quote(str(path)))
 
-    def is_of(self, name: str, text: bytes = b"", tables: Iterable[str] = ()) -> bool:
-        """Return whether a file is of the format, by its name, first bytes or tables."""
+    def matches(self, name: str, text: bytes = b"", tables: Iterable[str] = ()) -> bool:
+        """Return whether a file has this format, by its name, first bytes or tables."""
         return bool(
             (self.content and re.search(self.content, text, re.DOTALL))
             or (self.tables and any(re.fullmatch(self.tables, table) for table in tables))
@@ -80,7 +82,7 @@ _OF_CLUSTER = (
     r"cluster_analysis\.db|cluster_(?:step_trace_time\.csv|communication.*\.json)"
     r"|communication_group\.json"
 )
-NAMED_BESIDE = (
+REPORTED_BESIDE_CAPTURES = (
     Foreign(
         "what msprof-analyze made of the profiles of all ranks, which is not read",
         "Pass the profiles that it was made of.",
@@ -92,7 +94,7 @@ NAMED_BESIDE = (
         name=r"msmonitor_.*\.jsonl(?:\.gz)?",
     ),
 )
-"""What is named beside profiles too, where somebody may expect it to be read."""
+"""Formats that are reported even if captures are found, as users may expect them to be read."""
 _FOREIGN = (
     Foreign("a timeline that tlexport wrote", _SHOW, rb"io\.tlexport"),
     Foreign("an export of Nsight Systems", _NSIGHT, _NSYS_JSON, tables=_OF_NSYS),
@@ -122,31 +124,31 @@ _FOREIGN = (
         "Open it at https://ui.perfetto.dev, or pass a profile.",
         name=r".*\.(?:pftrace|perfetto-trace)(?:\.gz)?",
     ),
-    *NAMED_BESIDE,
+    *REPORTED_BESIDE_CAPTURES,
 )
-"""Most particular first: what this program wrote says so, whatever is in it."""
+"""Formats of other programs, most specific first: timelines of tlexport may contain any string."""
 
 
 def find_foreign(path: Path) -> Foreign | None:
-    """Return the format of a file by its content, else by its name; of a directory by name."""
+    """Return the first format of another program that a file, or the name of a directory, has."""
     text = _first_bytes(path) if path.is_file() else b""
     tables = _tables(path) if text.startswith(_SQLITE) else ()
-    return next((one for one in _FOREIGN if one.is_of(path.name, text, tables)), None)
+    return next((one for one in _FOREIGN if one.matches(path.name, text, tables)), None)
 
 
-def foreign_files_below(directory: Path) -> dict[Foreign, Path]:
-    """Return the first file of each such format below a directory."""
-    found: dict[Foreign, Path] = {}
+def find_foreign_files(directory: Path) -> dict[Foreign, Path]:
+    """Return the first file of each format of another program below a directory."""
+    files: dict[Foreign, Path] = {}
     listed = walk(directory, lambda _: None)
     paths = (inside / name for inside, _, names in listed for name in sorted(names))
-    for path in islice(paths, MOST_LOOKED_AT):
+    for path in islice(paths, MOST_FILES_CHECKED):
         if (foreign := find_foreign(path)) is not None:
-            found.setdefault(foreign, path)
-    return found
+            files.setdefault(foreign, path)
+    return files
 
 
 def _first_bytes(path: Path) -> bytes:
-    """Return the beginning of a file, unpacked; nothing if it cannot be read."""
+    """Return the beginning of a file, decompressed; nothing if it cannot be read."""
     text = b""
     with contextlib.suppress(SourceError), open_profile_file(path, in_part=True) as file:
         text = file.read(GLANCE_BYTES)
@@ -157,7 +159,7 @@ def _first_bytes(path: Path) -> bytes:
 
 
 def _tables(path: Path) -> tuple[str, ...]:
-    from timeline.sources.decoders.sqlite import open_database  # most profiles need no SQLite
+    from timeline.sources.decoders.sqlite import open_database  # imported late: rarely needed
 
     with contextlib.suppress(SourceError), open_database(path, in_part=True) as database:
         return tuple(name for (name,) in database.rows("SELECT name FROM sqlite_master"))
@@ -170,29 +172,29 @@ def _tables(path: Path) -> tuple[str, ...]:
 _INSIDE_CAPTURES = frozenset(
     {OUTPUT, MINDSTUDIO_OUTPUT, "timeline", "FRAMEWORK", "host", "summary", "data", SQLITE}
 )
-"""Directories that lie in a capture, which is read when one of them is passed."""
+"""Names of directories inside a capture; if one is passed as PATH, the whole capture is read."""
 _FRAMEWORK_CAPTURE = re.compile(r".+_ascend_(?:pt|ms)")
 _POOR = frozenset({FormatKind.TABLES, FormatKind.RAW, FormatKind.UNREADABLE})
-"""Kinds that hold less than any other of the same profile, and give way to it."""
+"""Kinds that are dropped if another kind of the same profile is found: they hold less."""
 _OF_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
-"""Kinds whose files lie in the directory of a job, in `data` there, or in both."""
-_GIVE_WAY = frozenset({FormatKind.STEPS, FormatKind.UNREADABLE})
-"""Kinds to which bare tables do not give way."""
+"""Kinds with files in the directory of a MindSpore job, in its `data` directory, or in both."""
+_WORTHLESS = frozenset({FormatKind.STEPS, FormatKind.UNREADABLE})
+"""Kinds for which step tables and sums (STEPS, SUMS) are not dropped."""
 _HOST_FILES = frozenset(kind for kind in NumberedFile if kind.use is Use.HOST)
 _DECODED_LOG = {NumberedFile.AICPU_TEXT}
 MOST_RENAMED = 3
-"""So many tables with longer names are named."""
+"""Maximum number of renamed tables that one error names."""
 MOST_FOREIGN = 4
-"""So many formats of other programs are named."""
+"""Maximum number of formats of other programs that one error names."""
 
 
 @dataclass(frozen=True)
 class FoundCaptures:
-    """Captures and what else was found, each in order of directories.
+    """Captures, and what else the search met, each in order of directories.
 
-    empty: directories with an OUTPUT, without anything to read in it or below. remarks: on files
-    that look like profiles and are none. tables: small tables that give way to captures, which may
-    read them.
+    empty: directories with an ASCEND_PROFILER_OUTPUT in which nothing can be read. remarks: notes
+    on files that look like profiles but are not read. tables: small tables that are not captures
+    of their own, because other captures were found that may read them.
     """
 
     captures: tuple[Capture, ...]
@@ -207,40 +209,41 @@ def find_captures(path: Path, unreadable: list[SourceError] | None = None) -> Fo
     The path may be a capture, any directory above it, a directory inside it, or one file of it.
 
     Args:
-        path: where to look.
-        unreadable: takes the errors of directories that cannot be read; without it they are raised.
+        path: where to search.
+        unreadable: a list that collects errors of unreadable directories; if None, they are raised.
 
     Raises:
-        NoProfileError: there is none.
-        SourceError: the path does not exist, is neither file nor directory, or one cannot be read.
+        NoProfileError: no capture was found.
+        SourceError: the path does not exist, is neither file nor directory, or a directory cannot
+            be read.
     """
     if not path.exists():
         raise SourceError(path, f"does not exist{_sibling_like(path)}", do="Check the PATH.")
     if not (path.is_file() or path.is_dir()):
         raise SourceError(path, "is a pipe or device.", do="Name a directory or a file.")
-    walk, found, empty = _Walk(unreadable), list[Capture](), list[Path]()
+    search, everything, empty = _Walk(unreadable), list[Capture](), list[Path]()
     if path.is_file():
         captures = _captures_of_file(path)
     else:
-        found = list(walk.captures_below(_capture_root(path.resolve())))
-        captures = _without_poorer(found)
-        empty = sorted(set(walk.empty) - _at_and_above(found))
-    known = frozenset(captures)
-    tables = [one for one in found if one.format.kind is FormatKind.STEPS and one not in known]
+        everything = list(search.captures_below(_capture_root(path.resolve())))
+        captures = _without_poorer(everything)
+        empty = sorted(set(search.empty) - _at_and_above(everything))
+    kept = frozenset(captures)
+    tables = [one for one in everything if one.format.kind is FormatKind.STEPS and one not in kept]
     if not captures and not empty:
         if (foreign := find_foreign(path.resolve())) is not None:
-            raise NoProfileError(path, f"is {foreign.what}.", do=foreign.describe(path))
-        raise _nothing_found(path, walk.remarks)
+            raise NoProfileError(path, f"is {foreign.what}.", do=foreign.advise(path))
+        raise _nothing_found(path, search.remarks)
     return FoundCaptures(
-        tuple(sorted(captures, key=lambda found: (str(found.directory), found.device or 0))),
+        tuple(sorted(captures, key=lambda one: (str(one.directory), one.device or 0))),
         tuple(empty),
-        tuple(walk.remarks),
+        tuple(search.remarks),
         tuple(tables),
     )
 
 
 def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
-    others = dict(islice(foreign_files_below(path).items(), MOST_FOREIGN))
+    others = dict(islice(find_foreign_files(path).items(), MOST_FOREIGN))
     more = [one for one in remarks if not any(str(at) in one for at in others.values())]
     looked_for = (
         "Looked for",
@@ -253,7 +256,7 @@ def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
         f"holds {next(iter(others)).what}, no profile." if others else "holds no Ascend profile.",
         do="Pass what the profiler wrote, or any directory above that: tlexport PATH",
         hints=(
-            *(f"{at} is {one.what}. {one.describe(at)}" for one, at in others.items()),
+            *(f"{at} is {one.what}. {one.advise(at)}" for one, at in others.items()),
             *more,
             *islice(_renamed_tables(path), MOST_RENAMED),
             *(() if others else looked_for),
@@ -262,7 +265,7 @@ def _nothing_found(path: Path, remarks: Sequence[str]) -> NoProfileError:
 
 
 def _sibling_like(path: Path) -> str:
-    """Return the end of a message that names an entry beside a path with a similar name."""
+    """Return the end of a message: an entry of the same directory with a similar name, if any."""
     try:
         names = [entry.name for entry in path.parent.iterdir()]
     except OSError:
@@ -271,13 +274,13 @@ def _sibling_like(path: Path) -> str:
 
 
 def _capture_root(path: Path) -> Path:
-    """Return the capture that a directory belongs to; any other is its own root."""
-    root = path
+    """Return the directory of the capture that a directory lies in, else the directory itself."""
+    root, match_device = path, DEVICE_DIRECTORY.fullmatch
     for directory in (path, *path.parents):
-        parent, of_device = directory.parent, DEVICE_DIRECTORY.fullmatch
-        is_inside = directory.name in _INSIDE_CAPTURES or of_device(directory.name)
+        parent = directory.parent
+        is_inside = directory.name in _INSIDE_CAPTURES or match_device(directory.name)
         is_capture = parent.name.startswith(PROF) or (parent / OUTPUT).is_dir()
-        if is_inside and parent != directory and (is_capture or of_device(parent.name)):
+        if is_inside and parent != directory and (is_capture or match_device(parent.name)):
             root = parent
             continue
         if directory.name.startswith(PROF) and _FRAMEWORK_CAPTURE.fullmatch(parent.name):
@@ -290,18 +293,18 @@ def _capture_root(path: Path) -> Path:
 
 
 def _captures_of_file(path: Path) -> Sequence[Capture]:
-    """Return the captures of a file, one a device, whatever else lies beside it."""
+    """Return the captures in one file, one per device, even if its directory holds better ones."""
     resolved = path.resolve()
     root = _capture_root(resolved.parent)
     around = tuple(_Walk(None).captures_below(root))
     file = CaptureFile(resolved, without_gz(path.name), around)
-    by_name = (known.recognise_file for known in formats.FORMATS)
-    by_content = (known.recognise_content for known in formats.FORMATS)
+    by_name = (one.recognise_file for one in formats.FORMATS)
+    by_content = (one.recognise_content for one in formats.FORMATS)
     for recognise in chain(by_name, by_content):
         if captures := recognise(file):
             return captures
     if (foreign := find_foreign(resolved)) is not None:
-        raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.describe(path))
+        raise NoProfileError(path, f"is {foreign.what}, no profile.", do=foreign.advise(path))
     if named := plain_name_of_table(path.name):
         raise NoProfileError(
             path,
@@ -312,8 +315,8 @@ def _captures_of_file(path: Path) -> Sequence[Capture]:
     if around and kind is JsonKind.NO_TRACE:
         raise NoProfileError(
             path,
-            "is no profile, but lies in one.",
-            do=f"Pass that: tlexport {root}",
+            "is not a profile, but is inside one.",
+            do=f"Pass the profile: tlexport {root}",
         )
     raise NoProfileError(
         path,
@@ -329,11 +332,11 @@ def _renamed_tables(path: Path) -> Iterator[str]:
                 yield f"{directory / name} may be {plain}. Pass it under that name."
 
 
-# -- a directory and those below -------------------------------------------------------------------
+# -- directories -----------------------------------------------------------------------------------
 
 
 class _Walk:
-    """One walk through directories; files outside captures gather on the way."""
+    """One walk through directories, which collects empty outputs and remarks on other files."""
 
     def __init__(self, unreadable: list[SourceError] | None) -> None:
         self.empty: list[Path] = []
@@ -341,7 +344,7 @@ class _Walk:
         self._unreadable = unreadable
 
     def captures_below(self, root: Path) -> Iterator[Capture]:
-        """Return all captures at a directory and below."""
+        """Yield all captures in a directory and below."""
 
         def refuse(error: OSError) -> None:
             where = Path(error.filename or root)
@@ -358,7 +361,7 @@ class _Walk:
             if any(map(_may_hold_others, captures)):
                 taken = {capture.content for capture in captures}
                 directories[:] = [inner for inner in directories if directory / inner not in taken]
-            elif not all(capture.format.lies_beside for capture in captures):
+            elif not all(capture.format.shares_directory for capture in captures):
                 directories.clear()
             yield from captures
 
@@ -370,40 +373,45 @@ class _Walk:
     def _captures_in(
         self, directory: Path, directories: frozenset[str], names: list[str]
     ) -> Iterator[Capture]:
-        """Return the captures of the first format that takes the directory, else all in it."""
+        """Yield the captures of the first format that claims the whole directory, else all."""
         if OUTPUT in directories:
             output = directory / OUTPUT
             with source_errors_for(output):
                 inside = [path.name for path in output.iterdir()]
-            if found := _captures_alone(Folder(FolderKind.OUTPUT, directory, output, inside)):
-                yield from found
+            folder = Folder(FolderKind.OUTPUT, directory, output, inside)
+            if captures := _captures_of_directory(folder):
+                yield from captures
                 return
             self.empty.append(directory)
         if directory.name.startswith(PROF) or MINDSTUDIO_OUTPUT in directories:
             matches = map(DEVICE_DIRECTORY.fullmatch, directories)
             devices = tuple(sorted(int(match[1]) for match in matches if match))
             place = (directory, directory, names, directories)
-            yield from _captures_alone(Folder(FolderKind.MSPROF, *place, devices, free=devices))
+            folder = Folder(FolderKind.MSPROF, *place, devices, free=devices)
+            yield from _captures_of_directory(folder)
             return
         folder = Folder(FolderKind.LOOSE, directory, directory, names, directories)
-        alone = _captures_alone(folder)
-        yield from alone or self._captures_beside(folder)
-        self._note_traces_beside(folder, alone)
-        for other in NAMED_BESIDE:
-            if own := [name for name in names if other.is_of(name)]:
-                more = f" and {len(own) - 1} more" if len(own) > 1 else ""
-                self.remarks.append(f"{directory / own[0]}{more} is {other.what}. {other.do}")
+        captures = _captures_of_directory(folder)
+        yield from captures or self._captures_sharing_directory(folder)
+        self._note_other_traces(folder, captures)
+        for other in REPORTED_BESIDE_CAPTURES:
+            if files := [name for name in names if other.matches(name)]:
+                more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+                self.remarks.append(f"{directory / files[0]}{more} is {other.what}. {other.do}")
 
-    def _note_traces_beside(self, folder: Folder, alone: Sequence[Capture]) -> None:
-        """Note traces of ranks beside one whose name stands for its whole directory."""
+    def _note_other_traces(self, folder: Folder, captures: Sequence[Capture]) -> None:
+        """Note traces that are not read because another trace is taken for the whole directory.
+
+        That is a file with the exact name of its format, such as trace_view.json.
+        """
         traces = [
-            one for one in formats.FORMATS if one.lies_beside and one.kind is FormatKind.EXPORT
+            one for one in formats.FORMATS if one.shares_directory and one.kind is FormatKind.EXPORT
         ]
-        whole = {one.name for one in traces} & {one.format.name for one in alone}
+        whole = {one.name for one in traces} & {one.format.name for one in captures}
         if not whole:
             return
-        found = [one for known in traces for one in known.recognise(folder)]
-        names = [one.content.name for one in found if isinstance(one, Capture)]
+        recognised = [one for trace in traces for one in trace.recognise(folder)]
+        names = [one.content.name for one in recognised if isinstance(one, Capture)]
         if others := sorted(one for one in names if without_gz(one) not in whole):
             more = f" and {len(others) - 1} more were" if len(others) > 1 else " was"
             self.remarks.append(
@@ -411,39 +419,39 @@ class _Walk:
                 "Pass one as PATH, or give each trace a directory of its own."
             )
 
-    def _captures_beside(self, folder: Folder) -> list[Capture]:
-        """Return the captures of all formats that lie beside others."""
-        known = [one for one in formats.FORMATS if one.lies_beside]
-        found = [(one, item) for one in known for item in one.recognise(folder)]
-        captures = [item for _, item in found if isinstance(item, Capture)]
-        for one, item in found:
+    def _captures_sharing_directory(self, folder: Folder) -> list[Capture]:
+        """Return the captures of all formats that may share a directory; note lookalikes."""
+        sharing = [one for one in formats.FORMATS if one.shares_directory]
+        recognised = [(one, item) for one in sharing for item in one.recognise(folder)]
+        captures = [item for _, item in recognised if isinstance(item, Capture)]
+        for one, item in recognised:
             if not isinstance(item, Capture) and all(other.format is one for other in captures):
                 what = (find_foreign(item.path) or item).what
                 self.remarks.append(f"{item.path} was not read: it is {what}.")
         return captures
 
 
-def _captures_alone(folder: Folder) -> list[Capture]:
-    """Return the captures of the first format that recognises a directory.
+def _captures_of_directory(folder: Folder) -> list[Capture]:
+    """Return the captures of the first format that recognises a directory as a whole.
 
-    Where it recognises some devices of msprof alone, the next ones are asked for the others.
+    If it recognises only some devices of an msprof session, later formats get the other devices.
     """
     captures: list[Capture] = []
-    for known in formats.FORMATS:
-        if known.lies_beside:
+    for one in formats.FORMATS:
+        if one.shares_directory:
             continue
-        found = [one for one in known.recognise(folder) if isinstance(one, Capture)]
-        captures += found
-        taken = {capture.device for capture in found}
+        recognised = [item for item in one.recognise(folder) if isinstance(item, Capture)]
+        captures += recognised
+        taken = {capture.device for capture in recognised}
         free = tuple(device for device in folder.free if device not in taken)
-        if found and (not free or None in taken):
+        if recognised and (not free or None in taken):
             break
         folder = replace(folder, free=free)
     return captures
 
 
 def _may_hold_others(capture: Capture) -> bool:
-    """Return whether a capture is tables with room for other captures below its directory."""
+    """Return whether a capture is tables whose directory may have other captures below it."""
     return (
         capture.format.kind is FormatKind.TABLES
         and capture.directory in (capture.content, capture.content.parent)
@@ -451,12 +459,16 @@ def _may_hold_others(capture: Capture) -> bool:
     )
 
 
-# -- what is left of all that was found ------------------------------------------------------------
+# -- choice among captures -------------------------------------------------------------------------
 
 
-def _without_poorer(found: list[Capture]) -> list[Capture]:
-    """Drop tables above something richer, and what is not richer below a framework's tables."""
-    captures = _without_decoded_logs(_without_bare_tables(_without_inner_jobs(found)))
+def _without_poorer(everything: list[Capture]) -> list[Capture]:
+    """Drop captures that hold less than others above or below them.
+
+    Tables of an export are dropped if there are richer captures below their directory. Raw data
+    and tables (_POOR) are dropped below the directory of a framework's tables that are kept.
+    """
+    captures = _without_decoded_logs(_without_bare_tables(_without_inner_jobs(everything)))
     above_rich = _above(one for one in captures if one.format.kind not in _POOR)
     above_any = above_rich | _above(one for one in captures if one.format.kind is FormatKind.TABLES)
     kept, owners = [], set()
@@ -481,7 +493,7 @@ def _at_and_above(captures: Collection[Capture]) -> set[Path]:
 
 
 def _without_inner_jobs(captures: list[Capture]) -> list[Capture]:
-    """Keep one capture of the files of an id in a job's directory and in its `data`."""
+    """Drop captures in the `data` directory of a job if the job's directory has the same id."""
     kept = {
         (one.directory, one.device, one.format.kind): one
         for one in sorted(captures, key=lambda one: one.content == one.directory)
@@ -496,15 +508,16 @@ def _without_inner_jobs(captures: list[Capture]) -> list[Capture]:
 
 
 def _without_bare_tables(captures: list[Capture]) -> list[Capture]:
-    """Drop bare tables at, above and below anything else: that holds or is read with them.
+    """Drop step tables and sums if another capture is in, above or below their directory.
 
-    What cannot be read holds nothing.
+    The other capture holds the same data, or is read together with the tables. Captures that
+    cannot be read do not count.
     """
-    for kind, give_way in (
-        (FormatKind.SUMS, _GIVE_WAY | {FormatKind.SUMS}),
-        (FormatKind.STEPS, _GIVE_WAY),
+    for kind, ignored in (
+        (FormatKind.SUMS, _WORTHLESS | {FormatKind.SUMS}),
+        (FormatKind.STEPS, _WORTHLESS),
     ):
-        others = [one for one in captures if one.format.kind not in give_way]
+        others = [one for one in captures if one.format.kind not in ignored]
         around, places = _at_and_above(others), {one.directory for one in others}
         captures = [
             one
@@ -516,25 +529,25 @@ def _without_bare_tables(captures: list[Capture]) -> list[Capture]:
 
 
 def _without_decoded_logs(captures: list[Capture]) -> list[Capture]:
-    """Drop tables that are nothing but a log of AI CPUs, decoded, where the log lies beside them.
+    """Drop tables that hold only a decoded AI CPU log, if the log itself is there too.
 
-    Its tasks are read from the log, which knows more of them.
+    The tasks are read from the log, which holds more about them.
     """
-    held = {
+    files_of = {
         one: find_numbered_files((one.content,), one.device).keys() - _HOST_FILES
         for one in captures
         if one.format.kind in _OF_JOBS and one.device is not None
     }
     logs = {
         (parent, one.device)
-        for one, files in held.items()
+        for one, files in files_of.items()
         if NumberedFile.AICPU_LOG in files
         for parent in (one.directory, one.directory.parent)
     }
     return [
         one
         for one in captures
-        if held.get(one) != _DECODED_LOG
+        if files_of.get(one) != _DECODED_LOG
         or one.format.kind is not FormatKind.STEPS
         or (one.directory.parent, one.device) not in logs
     ]

@@ -1,4 +1,4 @@
-"""Chooses among captures of the same records: other exports, copies, and replicas of a rank."""
+"""Drops captures whose records another capture holds, and numbers the ranks of replicas."""
 
 from __future__ import annotations
 
@@ -26,71 +26,72 @@ from timeline.sources.finding.runs import (
     LONGEST_NS,
     SAME_RUN_NS,
     format_ranks,
-    named_time,
     recorded_time,
+    time_in_name,
 )
 from timeline.sources.source import PROF, ReadRequest, SourceAround
 from timeline.units import format_count
 
 MOST_REPLICAS_NAMED = 8
-"""So many replicas are named in a note."""
+"""Maximum number of replicas named in a note."""
 _COORDINATE = re.compile(
     r"(?<![a-z])(?<!local[-_])(dp|pp|tp|rank)[-_]?(\d{1,9})(?!\d)", re.IGNORECASE
 )
-"""A place in the parallel run, as vLLM (dp0_pp0_tp1_rank1) and SGLang (TP-1-DP-0) name files."""
+"""Parallel coordinates in file names of vLLM (dp0_pp0_tp1_rank1) and SGLang (TP-1-DP-0)."""
 _BY_NAME = "no capture tells its rank; they are numbered by pp and tp in their names."
 
 
 def number_replicas(claims: Sequence[Claim]) -> list[Claim]:
-    """Give the captures of several replicas ranks that count through all of them.
+    """Give the captures of data-parallel replicas ranks that are unique in the whole run.
 
-    The rank inside a replica is what the capture tells, else its place by pp and tp in its name.
-    Where no two replicas share such a rank, these are the ranks. Where two do and the ranks in
-    names all differ, those are; else replica N begins at N times the size of a replica.
+    The rank inside a replica is the stated one, else it follows from pp and tp in the name of the
+    capture. If no two replicas share a rank, these ranks are final. Otherwise the ranks in names
+    are used if they all differ; else replica N begins at N times the size of a replica.
     """
-    places = [_place(claim.capture) for claim in claims]
-    made = list(claims)
+    coordinates = [_coordinates(claim.capture) for claim in claims]
+    ranked = list(claims)
     if not any(claim.evidence for claim in claims):
-        made = _by_stage(claims, places)
-    inside = [claim.rank for claim in made if claim.rank is not None]
-    of_replicas = [at for at, place in enumerate(places) if "dp" in place]
-    if not of_replicas or len(inside) < len(made):
-        return made
-    replicas = [places[at]["dp"] for at in of_replicas]
-    first = [inside[at] for at in of_replicas]
-    if not _are_shared(replicas, first):
-        return made
-    size = max(max(made[at].world or 0, inside[at] + 1) for at in of_replicas)
-    ranks = [places[at]["rank"] for at in of_replicas if "rank" in places[at]]
-    by_rank = len(ranks) == len(of_replicas) and not _are_shared(replicas, ranks)
+        ranked = _rank_by_stage(claims, coordinates)
+    inside = [claim.rank for claim in ranked if claim.rank is not None]
+    in_replicas = [at for at, numbers in enumerate(coordinates) if "dp" in numbers]
+    if not in_replicas or len(inside) < len(ranked):
+        return ranked
+    replicas = [coordinates[at]["dp"] for at in in_replicas]
+    local_ranks = [inside[at] for at in in_replicas]
+    if not _are_shared(replicas, local_ranks):
+        return ranked
+    size = max(max(ranked[at].world or 0, inside[at] + 1) for at in in_replicas)
+    ranks = [coordinates[at]["rank"] for at in in_replicas if "rank" in coordinates[at]]
+    by_rank = len(ranks) == len(in_replicas) and not _are_shared(replicas, ranks)
     if not by_rank:
-        ranks = [replica * size + rank for replica, rank in zip(replicas, first, strict=True)]
+        ranks = [replica * size + rank for replica, rank in zip(replicas, local_ranks, strict=True)]
     if not all(map(is_rank, ranks)):
-        return made
-    note = _note(replicas, ranks, by_rank=by_rank)
-    for at, number, rank in zip(of_replicas, replicas, ranks, strict=True):
-        claim, replica = made[at], Replica(f"dp {number}", rank - inside[at], size)
+        return ranked
+    note = _describe_replicas(replicas, ranks, by_rank=by_rank)
+    for at, number, rank in zip(in_replicas, replicas, ranks, strict=True):
+        claim, replica = ranked[at], Replica(f"dp {number}", rank - inside[at], size)
         where = f"{claim.evidence[0].where}: rank {inside[at]} of {replica.name}"
-        made[at] = replace(
+        ranked[at] = replace(
             claim,
             evidence=(Evidence(rank, where),),
             replica=replica,
             note=f"{claim.note} {note}".strip(),
         )
-    return made
+    return ranked
 
 
-def _place(capture: Capture) -> dict[str, int]:
-    """Return the numbers in the name of a capture; a session of msprof has that of its parent."""
+def _coordinates(capture: Capture) -> dict[str, int]:
+    """Return the dp, pp, tp and rank in a capture's name, for PROF_* in the parent's name."""
     directory = capture.directory
     name = directory.parent.name if directory.name.startswith(PROF) else directory.name
     return {key.lower(): int(number) for key, number in _COORDINATE.findall(name)}
 
 
-def _by_stage(claims: Sequence[Claim], places: Sequence[dict[str, int]]) -> list[Claim]:
-    """Return the claims with ranks by pp and tp in their names, as they are where that is unclear.
+def _rank_by_stage(claims: Sequence[Claim], places: Sequence[dict[str, int]]) -> list[Claim]:
+    """Return the claims with ranks computed from pp and tp in their names.
 
-    Without rank 0 the numbers are widths: tp2 and tp4 are two runs.
+    They are returned unchanged unless all names have a tp and one yields rank 0: without rank 0,
+    the numbers are tensor-parallel sizes (tp2 and tp4 are two runs).
     """
     width = 1 + max((place.get("tp", 0) for place in places), default=0)
     ranks = [place.get("pp", 0) * width + place["tp"] for place in places if "tp" in place]
@@ -107,37 +108,38 @@ def _by_stage(claims: Sequence[Claim], places: Sequence[dict[str, int]]) -> list
 
 
 def _are_shared(replicas: Sequence[int], ranks: Sequence[int]) -> bool:
+    """Return whether two replicas have a rank in common."""
     return len(set(zip(replicas, ranks, strict=True))) > len(set(ranks))
 
 
-def _note(replicas: Sequence[int], ranks: Sequence[int], *, by_rank: bool) -> str:
-    found: dict[int, list[int]] = defaultdict(list)
+def _describe_replicas(replicas: Sequence[int], ranks: Sequence[int], *, by_rank: bool) -> str:
+    by_replica: dict[int, list[int]] = defaultdict(list)
     for replica, rank in zip(replicas, ranks, strict=True):
-        found[replica].append(rank)
-    said = [f"dp {replica} is {format_ids(found[replica])}" for replica in sorted(found)]
-    more = (
-        [f"and {len(said) - MOST_REPLICAS_NAMED} more"] if len(said) > MOST_REPLICAS_NAMED else []
-    )
+        by_replica[replica].append(rank)
+    listed = [f"dp {replica} is {format_ids(of)}" for replica, of in sorted(by_replica.items())]
+    if (more := len(listed) - MOST_REPLICAS_NAMED) > 0:
+        listed[MOST_REPLICAS_NAMED:] = [f"and {more} more"]
     how = "the rank" if by_rank else "dp, pp and tp"
     return (
-        f"{format_count(len(found), 'replica')} count their ranks from 0 each, so ranks are "
-        f"numbered by {how} in names of files: {', '.join([*said[:MOST_REPLICAS_NAMED], *more])}."
+        f"{format_count(len(by_replica), 'replica')} count their ranks from 0 each, so ranks are "
+        f"numbered by {how} in names of files: {', '.join(listed)}."
     )
 
 
 @dataclass(frozen=True)
 class ReplicaSource(SourceAround):
-    """A source of one of several replicas, whose groups are numbered inside the replica.
+    """A source of one data-parallel replica, whose files count ranks inside the replica.
 
-    A group is local to its replica where it has the rank of the capture, no rank that a replica
-    has not, and the run is as large as the replica, as far as these are known. Groups of experts
-    may span replicas, and stay.
+    A communication group is local to the replica if the capture's own rank is a member, all
+    members are ranks inside the replica, and the run has no more ranks than the replica. Facts that
+    the file does not state are taken to hold. Other groups, such as expert groups, may span
+    replicas and are left unchanged.
     """
 
     replica: Replica
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read at least what is wanted; members of local groups are ranks among all replicas.
+        """Read at least the requested parts, with members of local groups as global ranks.
 
         Raises:
             SourceError: a file cannot be read.
@@ -153,17 +155,20 @@ class ReplicaSource(SourceAround):
             if not self._is_local(members.rank[rows].tolist(), int(members.size[rows].max()))
         }
         is_local = ~np.isin(members.group, sorted(spanning)) & (members.rank != NO_ID)
-        moved = np.where(is_local, members.rank + self.replica.first, members.rank)
-        records = replace(records, members=replace(members, rank=moved))
-        return records if records.numbered_ops else self._with_names(records, spanning)
+        global_ranks = np.where(is_local, members.rank + self.replica.first, members.rank)
+        records = replace(records, members=replace(members, rank=global_ranks))
+        return records if records.numbered_ops else self._rename_groups(records, spanning)
 
     def _is_local(self, ranks: Sequence[int], size: int) -> bool:
-        known = {rank for rank in ranks if rank != NO_ID}
+        stated = {rank for rank in ranks if rank != NO_ID}
         own = self.identity.rank - self.replica.first
-        return (own in known or not known) and max(*known, size - 1) < self.replica.size
+        return (own in stated or not stated) and max(*stated, size - 1) < self.replica.size
 
-    def _with_names(self, records: Records, spanning: set[int]) -> Records:
-        """Name local groups apart, as ops are matched by the names of their groups."""
+    def _rename_groups(self, records: Records, spanning: set[int]) -> Records:
+        """Add the replica to the names of local groups.
+
+        Ops of different ranks are matched by group name, and replicas use the same names.
+        """
         strings, ops = records.strings, records.ops
         group = np.where(ops.group_name == NO_NAME, ops.group, ops.group_name)
         names = np.arange(len(strings), dtype=np.int32)
@@ -182,69 +187,71 @@ class ReplicaSource(SourceAround):
 
 
 _RAW_KINDS = frozenset({FormatKind.RAW, FormatKind.UNREADABLE})
-"""What CANN recorded and nothing was made of."""
+"""Kinds of raw data of CANN that was never exported."""
 MOST_NAMED = 3
-"""So many copies are named."""
+"""Maximum number of copies named in notes."""
 COMPARED_BYTES = 1 << 16
-"""Of the beginning and of the end of each file."""
+"""Bytes that are compared at the beginning and at the end of each file."""
 _GZIP = b"\x1f\x8b"
 _GZIP_SIZES = 1 << 32
-"""Gzip notes the size of its content modulo this."""
-_PACKED = re.compile(r"\.(?:gz|bz2|xz)$")
-_Passed = Iterator[tuple[Claim, str]]
-"""Captures that are not read, each with a note, which may be empty."""
+"""Gzip stores the size of its content modulo this number."""
+_COMPRESSED = re.compile(r"\.(?:gz|bz2|xz)$")
+_Dropped = Iterator[tuple[Claim, str]]
+"""Captures to drop, each with a note, which may be empty."""
 
 
 def drop_copies(claims: list[Claim]) -> tuple[list[Claim], list[str]]:
-    """Return the captures without those that give way to others, and notes on them."""
+    """Return the captures to read, and notes on the dropped ones."""
     notes: dict[str, None] = {}
     for find in _RULES:
-        passed = list(find(claims))
-        gone = {id(claim) for claim, _ in passed}
-        claims = [claim for claim in claims if id(claim) not in gone]
-        notes |= dict.fromkeys(note for _, note in passed if note)
+        dropped = list(find(claims))
+        ids = {id(claim) for claim, _ in dropped}
+        claims = [claim for claim in claims if id(claim) not in ids]
+        notes |= dict.fromkeys(note for _, note in dropped if note)
     return claims, list(notes)
 
 
-def _merged(claims: Sequence[Claim]) -> _Passed:
-    """Return parts of merged traces whose own traces are there as well.
+def _find_merged(claims: Sequence[Claim]) -> _Dropped:
+    """Yield parts of merged traces whose original traces are captures too.
 
-    Those are traces of the same rank and time; where they tell no rank, as many as were merged.
+    An original trace has the same format, time and rank as the part. If traces of that time state
+    no rank, all parts are dropped if there are at least as many such traces as parts.
     """
     merged: dict[Path, list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.part is not None and claim.part.processes:
             merged[claim.capture.content].append(claim)
     for parts in merged.values():
-        whole = [
+        originals = [
             claim
             for claim in claims
             if claim.capture.format is parts[0].capture.format
             and claim.capture.content not in merged
             and _are_of_one_time(claim, parts[0], SAME_RUN_NS, recorded_time)
         ]
-        known = {claim.rank for claim in whole}
-        is_known = sum(claim.rank is None for claim in whole) >= len(parts)
-        beside = [one for one in parts if is_known or one.rank in known]
+        ranks = {claim.rank for claim in originals}
+        are_all_there = sum(claim.rank is None for claim in originals) >= len(parts)
+        duplicates = [one for one in parts if are_all_there or one.rank in ranks]
         name = parts[0].capture.directory.name
         note = f"{name} is left out: it was merged from traces that are beside it."
-        if len(beside) < len(parts):
-            ranks = format_ranks([one.rank for one in beside if one.rank is not None])
-            note = f"{name} was merged; the traces of {ranks} beside it are read."
-        yield from ((one, note) for one in beside)
+        if len(duplicates) < len(parts):
+            named = format_ranks([one.rank for one in duplicates if one.rank is not None])
+            note = f"{name} was merged; the traces of {named} beside it are read."
+        yield from ((one, note) for one in duplicates)
 
 
-def _same_files(claims: Sequence[Claim]) -> _Passed:
-    """Return all but one of the captures that have name, device, rank, time and files in common.
+def _find_same_files(claims: Sequence[Claim]) -> _Dropped:
+    """Yield all but one of the captures that have the same name, device, rank, time and files.
 
-    Of a file that lies there packed too, the plain one is kept. Directories in which others of a
-    name differ are two runs, and hold no copies of each other.
+    A plain file is preferred to a compressed one. If two directories hold captures of the same
+    name with different files, they are two runs, and no capture is a copy of one in the other.
     """
     read: dict[tuple[object, ...], list[Claim]] = defaultdict(list)
     copies, differing = list[tuple[Claim, Claim]](), set[tuple[Path, Path]]()
-    for claim in sorted(claims, key=_depth_and_path):
+    by_path = sorted(claims, key=lambda one: str(one.capture.directory))
+    for claim in sorted(by_path, key=lambda one: len(one.capture.directory.parts)):
         capture = claim.capture
-        name = _PACKED.sub("", capture.directory.name)
+        name = _COMPRESSED.sub("", capture.directory.name)
         key = (name, capture.format.name, claim.device, claim.rank, claim.taken)
         for other in read[key]:
             if have_same_files(capture.content, other.capture.content):
@@ -263,15 +270,10 @@ def _same_files(claims: Sequence[Claim]) -> _Passed:
         yield from ((claim, note if number < MOST_NAMED else more) for claim in same)
 
 
-def _depth_and_path(claim: Claim) -> tuple[int, str]:
-    directory = claim.capture.directory
-    return len(directory.parts), str(directory)
+def _find_logs_of_texts(claims: Sequence[Claim]) -> _Dropped:
+    """Yield raw files of a framework beside the text files that it derived from them.
 
-
-def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
-    """Return raw files beside the text that a framework made of them.
-
-    Their ids cannot be compared: those of raw files are devices, those of text may be ranks.
+    Their ids are not compared: raw files are numbered by device, text files possibly by rank.
     """
     texts = [claim.capture for claim in claims if claim.capture.format.kind is FormatKind.TEXT]
     around = {one.directory for one in texts} | {one.directory.parent for one in texts}
@@ -281,19 +283,19 @@ def _logs_of_texts(claims: Sequence[Claim]) -> _Passed:
         is_log = claim.capture.format.kind is FormatKind.LOG
         if is_log and not around.isdisjoint((directory, *directory.parents)):
             logs[directory].append(claim)
-    for directory, passed in logs.items():
+    for directory, raw in logs.items():
         note = (
-            f"the {passed[0].capture.format.noun} of device "
-            f"{format_ids([one.capture.device or 0 for one in passed])} in {directory.name} were "
+            f"the {raw[0].capture.format.noun} of device "
+            f"{format_ids([one.capture.device or 0 for one in raw])} in {directory.name} were "
             f"not read: {texts[0].format.writer}'s {texts[0].format.noun} are beside them."
         )
-        yield from ((claim, note) for claim in passed)
+        yield from ((claim, note) for claim in raw)
 
 
-def _nameless_raw(claims: Sequence[Claim]) -> _Passed:
-    """Return raw captures of no known rank where better ones are.
+def _find_raw_without_rank(claims: Sequence[Claim]) -> _Dropped:
+    """Yield raw captures that state no rank, if there are captures of better kinds.
 
-    So are PROF_* directories beside text, which the framework made of them.
+    Also yield PROF_* directories without a rank beside text files derived from them.
     """
     kinds = {claim.capture.format.kind for claim in claims}
     poor = _RAW_KINDS if kinds - _RAW_KINDS else frozenset({FormatKind.UNREADABLE})
@@ -307,15 +309,18 @@ def _nameless_raw(claims: Sequence[Claim]) -> _Passed:
     for claim in claims:
         directory = claim.capture.directory
         if claim.rank is None and directory.parent in nouns:
-            said = claim.contradiction or "no rank id in its metadata or name"
+            problem = claim.contradiction or "no rank id in its metadata or name"
             noun = nouns[directory.parent]
-            yield claim, f"{directory}: {said}. The {noun} beside it are read instead."
+            yield claim, f"{directory}: {problem}. The {noun} beside it are read instead."
         elif claim.capture.format.kind in poor and not claim.evidence:
             yield claim, str(raw_error(directory))
 
 
-def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
-    """Find data of msprof beside what a framework made of it (MindSpore to 2.4)."""
+def _find_sessions_of_exports(claims: Sequence[Claim]) -> _Dropped:
+    """Yield sessions of msprof (PROF_*) beside a framework's export of them.
+
+    MindSpore up to 2.4 leaves both in one directory.
+    """
     exports: dict[Path, list[Claim]] = defaultdict(list)
     for claim in claims:
         directory = claim.capture.directory
@@ -330,12 +335,13 @@ def _sessions_of_exports(claims: Sequence[Claim]) -> _Passed:
                 break
 
 
-def _poorer_of_a_rank(claims: Sequence[Claim]) -> _Passed:
-    """Find captures that hold less of a rank than others.
+def _find_poorer_of_a_rank(claims: Sequence[Claim]) -> _Dropped:
+    """Yield captures that hold less of a rank than another capture of it.
 
-    What was not exported, where there is an export, or a raw capture that can be read; a note
-    names what is newer than all of those. Sums of steps, where another capture may be of the same
-    time. A framework's text, where the export that it was made of lies inside its directory.
+    Raw data gives way to exports, and raw data that cannot be read also to raw data that can;
+    a note names raw data that is newer than all of these. Sums of steps give way to another
+    capture that may be of the same time. Text files of a framework give way to an export inside
+    their directory, from which they were derived.
     """
     by_rank: dict[int, list[Claim]] = defaultdict(list)
     for claim in claims:
@@ -365,15 +371,15 @@ def _poorer_of_a_rank(claims: Sequence[Claim]) -> _Passed:
                 yield claim, f"{note}{inside[-1].name} and were not read."
 
 
-_RULES: tuple[Callable[[Sequence[Claim]], _Passed], ...] = (
-    _merged,
-    _same_files,
-    _logs_of_texts,
-    _nameless_raw,
-    _sessions_of_exports,
-    _poorer_of_a_rank,
+_RULES: tuple[Callable[[Sequence[Claim]], _Dropped], ...] = (
+    _find_merged,
+    _find_same_files,
+    _find_logs_of_texts,
+    _find_raw_without_rank,
+    _find_sessions_of_exports,
+    _find_poorer_of_a_rank,
 )
-"""What gives way, in order: each rule sees what those before it left."""
+"""Functions that yield captures to drop, applied in order to the captures that are left."""
 
 
 def _are_of_one_time(
@@ -382,8 +388,12 @@ def _are_of_one_time(
     apart_ns: int = LONGEST_NS,
     *times: Callable[[Claim], Extent],
 ) -> bool:
-    """Return whether neither names nor files tell that two captures are so far apart."""
-    for time_of in times or (named_time, recorded_time):
+    """Return whether two captures may have started less than `apart_ns` apart.
+
+    times: functions for the start; the first that has a time for both decides. Without such times
+    the answer is True.
+    """
+    for time_of in times or (time_in_name, recorded_time):
         (one_ns, _), (other_ns, _) = time_of(one), time_of(other)
         if one_ns is not None and other_ns is not None:
             return abs(one_ns - other_ns) < apart_ns
@@ -396,9 +406,8 @@ def _are_of_one_time(
 def have_same_files(one: Path, other: Path) -> bool:
     """Return whether two files, or all files below two directories, are copies of each other.
 
-    They are if their names, sizes, first and last bytes are equal, or if one is the other packed.
-    Files on other file systems, which would be fetched for that, and those that cannot be read are
-    no copies.
+    Copies have the same names, sizes, first and last bytes; one file may be compressed. Remote
+    files, which would have to be fetched, and unreadable files never count as copies.
     """
     if one == other or isinstance(one, RemotePath) or isinstance(other, RemotePath):
         return False
@@ -420,7 +429,7 @@ def _files_in(place: Path) -> dict[str, Path]:
 
 
 def _have_same_content(one: Path, other: Path) -> bool:
-    """Return whether first bytes, size and, unless one alone is packed, last bytes are equal."""
+    """Compare first bytes, sizes and, unless only one file is compressed, last bytes."""
     opened = open_regular_file if one.suffix == other.suffix else open_decompressed
     with opened(one) as ours, opened(other) as theirs:
         first = ours.read(COMPARED_BYTES)
@@ -437,13 +446,16 @@ def _have_same_content(one: Path, other: Path) -> bool:
 
 
 def _size_bytes(file: BinaryIO, path: Path, read_bytes: int) -> int:
-    """Return how much a file holds, of which so much was read; gzip notes it at its end."""
+    """Return the unpacked size of a file, of which `read_bytes` were already read.
+
+    If the file is not seekable, the size is taken from the end of gzip data, else by reading on.
+    """
     if file.seekable():
         return file.seek(0, os.SEEK_END)
-    with path.open("rb") as packed:
-        if packed.read(len(_GZIP)) == _GZIP:
-            packed.seek(-4, os.SEEK_END)
-            return int.from_bytes(packed.read(), "little")
+    with path.open("rb") as compressed:
+        if compressed.read(len(_GZIP)) == _GZIP:
+            compressed.seek(-4, os.SEEK_END)
+            return int.from_bytes(compressed.read(), "little")
     while more := file.read(COMPARED_BYTES):
         read_bytes += len(more)
     return read_bytes

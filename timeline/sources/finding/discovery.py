@@ -1,9 +1,9 @@
 """Finds one source per rank of the newest run below a path.
 
-In order: find what formats recognise (captures), identify each (`identify_capture`), drop
-duplicates (copies), number the ranks of replicas (copies), group into runs by time (runs), and
-give the captures of the newest run their ranks. Around all that, packed files are unpacked
-(packed).
+The steps, in order: find the captures that any format recognises (captures.py), find out which
+ranks each holds (`identify_capture`), drop duplicates and number the ranks of replicas
+(copies.py), group captures into runs by time (runs.py), and assign a rank to each capture of the
+newest run. packed.py wraps this search and unpacks archives for it.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ from timeline.sources.finding.runs import (
 from timeline.sources.source import OUTPUT, Source
 
 MOST_NAMED = 4
-"""So many captures are named in one message."""
+"""Maximum number of captures named in one message."""
 
 
 @dataclass(frozen=True)
 class ResolvedRanks:
-    """The captures of a run by rank, and what is wrong with the others.
+    """The captures of a run by rank, and the problems of captures without a usable rank.
 
-    problems: by capture, what is wrong with it. error: all of that as one error. is_partial:
-    whether the ranks are right without those. notes: what was assumed.
+    problems: (path, description) of each capture without a usable rank. error: these problems as
+    one error. is_partial: whether `ranks` is correct for the remaining captures. notes:
+    assumptions that were made.
     """
 
     ranks: Mapping[int, Claim]
@@ -54,62 +55,62 @@ class ResolvedRanks:
     notes: tuple[str, ...] = ()
 
 
-def count_ranks_on(claims: Sequence[Claim]) -> list[Claim]:
-    """Return the claims with a rank of its own for each device of a process that tells one rank.
+def number_devices_of_processes(claims: Sequence[Claim]) -> list[Claim]:
+    """Give each device of a process a rank of its own, if the process states only one rank.
 
-    The devices are numbered in the order in which they are given, from that rank on.
+    The first device gets the stated rank, further devices of the same file the ranks after it.
     """
-    made, counted = list(claims), Counter[tuple[Path, int | None]]()
+    numbered, devices = list(claims), Counter[tuple[Path, int | None]]()
     for at, claim in enumerate(claims):
         if claim.part is not None and claim.device is not None:
             key = claim.capture.content, claim.rank
-            made[at] = _counted_on(claim, counted[key])
-            counted[key] += 1
-    return made
+            numbered[at] = _shift_rank(claim, devices[key])
+            devices[key] += 1
+    return numbered
 
 
-def _counted_on(claim: Claim, by: int) -> Claim:
-    evidence = (Evidence(one.rank + by, one.where, one.counted + by) for one in claim.evidence)
+def _shift_rank(claim: Claim, by: int) -> Claim:
+    evidence = (Evidence(one.rank + by, one.where, one.shift + by) for one in claim.evidence)
     return replace(claim, evidence=tuple(evidence))
 
 
 def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
     """Return the rank of each capture of a run.
 
-    Captures of which none tells a rank are not distributed: they are numbered by host, device and
-    path. Beside captures that tell one, and where two tell the same or one tells two, it is not
-    known which they are.
+    If no capture states a rank, the run is not distributed, and captures are numbered by host,
+    device and path. Otherwise it is a problem if a capture states no rank or several, or if two
+    captures state the same rank.
 
-    path: where they were found, for the commands that errors name.
+    path: the directory or file that was searched; errors name it in the commands they suggest.
     """
     if not any(claim.evidence for claim in claims):
         return _number_in_order(claims) if claims else ResolvedRanks({})
-    claims = _with_free_ranks(claims)
+    claims = _move_shifted_ranks(claims)
     by_rank: dict[int, list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.rank is not None:
             by_rank[claim.rank].append(claim)
-    known = dict(sorted(by_rank.items()))
-    places, error = tell_apart(claims, "path", "file"), None
-    nameless = sorted((claim for claim in claims if claim.rank is None), key=_order)
-    nameless.sort(key=lambda claim: not claim.evidence)  # contradictions first
-    told = f"tells no rank, while others of its run are {format_ranks(known)}."
+    by_rank = dict(sorted(by_rank.items()))
+    places, error = name_uniquely(claims, "path", "file"), None
+    unranked = sorted((claim for claim in claims if claim.rank is None), key=_order)
+    unranked.sort(key=lambda claim: not claim.evidence)  # contradictions first
+    no_rank = f"states no rank, while others of its run are {format_ranks(by_rank)}."
     problems = [
-        (one, f"contradictory rank ids: {one.contradiction}." if one.evidence else told)
-        for one in nameless
+        (one, f"contradictory rank ids: {one.contradiction}." if one.evidence else no_rank)
+        for one in unranked
     ]
-    shared = {rank: same for rank, same in known.items() if len(same) > 1}
+    shared = {rank: same for rank, same in by_rank.items() if len(same) > 1}
     for rank, same in shared.items():
         for one in same:
             others = [places[id(other)] for other in same[: MOST_NAMED + 1] if other is not one]
-            said = ", ".join(others[:MOST_NAMED])
-            said += f" and {len(same) - 1 - MOST_NAMED} more" if len(same) > MOST_NAMED + 1 else ""
-            problems.append((one, f"is rank {rank} by {one.evidence[0].where}, as {said} is."))
-    if nameless:
-        first, said = problems[0]
-        ask = "Say which is right:" if first.evidence else "Say which it is, as in:"
-        do = f"{ask} {_assign_command(path, nameless, claims)}"
-        error = RankIdentityError(Path(places[id(first)]), said, do=do)
+            names = ", ".join(others[:MOST_NAMED])
+            names += f" and {len(same) - 1 - MOST_NAMED} more" if len(same) > MOST_NAMED + 1 else ""
+            problems.append((one, f"is rank {rank} by {one.evidence[0].where}, as {names} is."))
+    if unranked:
+        first, problem = problems[0]
+        ask = "Assign the right one:" if first.evidence else "Assign it a rank, as in:"
+        do = f"{ask} {_assign_command(path, unranked, claims)}"
+        error = RankIdentityError(Path(places[id(first)]), problem, do=do)
     elif shared:
         rank, same = next(iter(shared.items()))
         ways = "; ".join(
@@ -123,8 +124,8 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
             f"give the others ranks of their own: {_assign_command(path, further, claims)}",
         )
     return ResolvedRanks(
-        {rank: same[0] for rank, same in known.items() if rank not in shared},
-        tuple((Path(places[id(claim)]), said) for claim, said in problems),
+        {rank: same[0] for rank, same in by_rank.items() if rank not in shared},
+        tuple((Path(places[id(claim)]), problem) for claim, problem in problems),
         error,
         is_partial=not shared,
         notes=() if shared else tuple(_notes_on_parts(claims)),
@@ -133,28 +134,29 @@ def resolve_ranks(claims: Sequence[Claim], path: Path) -> ResolvedRanks:
 
 def _number_in_order(claims: Sequence[Claim]) -> ResolvedRanks:
     ordered = sorted(claims, key=_order)
-    named = [claim.capture.directory.name for claim in ordered]
-    named = [
+    names = [claim.capture.directory.name for claim in ordered]
+    names = [
         name if claim.device is None else f"{name} (device {claim.device})"
-        for name, claim in zip(named, ordered, strict=True)
+        for name, claim in zip(names, ordered, strict=True)
     ]
-    said = _format_some(named, range(len(named)))
+    ranks = _format_ranks_of(names, range(len(names)))
     if len(ordered) == 1:
         return ResolvedRanks(
-            {0: ordered[0]}, notes=(f"the capture tells no rank ({NOT_DISTRIBUTED}): {said}.",)
+            {0: ordered[0]}, notes=(f"the capture states no rank ({NOT_DISTRIBUTED}): {ranks}.",)
         )
     note = (
-        f"the captures tell no rank ({NOT_DISTRIBUTED}), so they are numbered in order of host, "
-        f"device and path: {said}."
+        f"the captures state no rank ({NOT_DISTRIBUTED}), so they are numbered in order of host, "
+        f"device and path: {ranks}."
     )
     return ResolvedRanks(dict(enumerate(ordered)), notes=(note,))
 
 
-def _format_some(names: Sequence[str], ranks: Sequence[int]) -> str:
-    """Spell which rank each of some names is, of many the first ones and the last rank."""
-    said = [f"{name} is rank {rank}" for name, rank in zip(names, ranks[:MOST_NAMED], strict=False)]
+def _format_ranks_of(names: Sequence[str], ranks: Sequence[int]) -> str:
+    """Format the rank of each name; of more than MOST_NAMED, the first ones and the last rank."""
+    pairs = zip(names, ranks[:MOST_NAMED], strict=False)
+    listed = [f"{name} is rank {rank}" for name, rank in pairs]
     more = [f"and so on up to rank {ranks[-1]}"] if len(ranks) > MOST_NAMED else []
-    return ", ".join(said + more)
+    return ", ".join(listed + more)
 
 
 def _order(claim: Claim) -> tuple[str, int, str]:
@@ -162,26 +164,26 @@ def _order(claim: Claim) -> tuple[str, int, str]:
     return claim.clock.host, device, str(claim.capture.directory)
 
 
-def _with_free_ranks(claims: Sequence[Claim]) -> list[Claim]:
-    """Return the claims with each rank that was counted on moved to the next free one.
+def _move_shifted_ranks(claims: Sequence[Claim]) -> list[Claim]:
+    """Move each rank with a shift to the next rank that no capture has.
 
-    Ranks that captures tell themselves are never free.
+    Ranks that captures state themselves are kept.
     """
-    counted = {id(one): one for one in claims if one.evidence and one.evidence[0].counted}
-    taken = {one.rank for one in claims if id(one) not in counted}
-    ranked = [(one.rank, one) for one in counted.values() if one.rank is not None]
+    shifted = {id(one): one for one in claims if one.evidence and one.evidence[0].shift}
+    taken = {one.rank for one in claims if id(one) not in shifted}
+    ranked = [(one.rank, one) for one in shifted.values() if one.rank is not None]
     moved, free = dict[int, Claim](), 0
     for rank, claim in sorted(ranked, key=itemgetter(0)):
         free = max(rank, free)
         while free in taken:
             free += 1
-        moved[id(claim)] = _counted_on(claim, free - rank)
+        moved[id(claim)] = _shift_rank(claim, free - rank)
         free += 1
     return [moved.get(id(claim), claim) for claim in claims]
 
 
 def _notes_on_parts(claims: Sequence[Claim]) -> Iterator[str]:
-    """Return which ranks the parts of captures are that do not tell that themselves."""
+    """Yield a note on each file that holds several ranks without stating each of them."""
     parts: dict[Path, list[Claim]] = defaultdict(list)
     for claim in claims:
         if claim.part is not None:
@@ -189,37 +191,42 @@ def _notes_on_parts(claims: Sequence[Claim]) -> Iterator[str]:
     for _, same in sorted(parts.items()):
         ranks = [one.rank for one in same if one.rank is not None]
         is_merged = any(one.part is not None and one.part.processes for one in same)
-        is_counted = any(said.counted for one in same for said in one.evidence)
-        if len(same) == len(ranks) > 1 and (is_merged or is_counted):
+        is_shifted = any(evidence.shift for one in same for evidence in one.evidence)
+        if len(same) == len(ranks) > 1 and (is_merged or is_shifted):
             what = "traces that were merged" if is_merged else "devices of one process"
-            said = _format_some([one.part.name for one in same if one.part is not None], ranks)
-            yield f"{same[0].capture.directory.name} holds {len(same)} {what}: {said}."
+            names = [one.part.name for one in same if one.part is not None]
+            listed = _format_ranks_of(names, ranks)
+            yield f"{same[0].capture.directory.name} holds {len(same)} {what}: {listed}."
 
 
-def tell_apart(claims: Sequence[Claim], *ways: str) -> dict[int, str]:
-    """Return a name of each claim, by its id(): the first of some that no other claim has.
+def name_uniquely(claims: Sequence[Claim], *keys: str) -> dict[int, str]:
+    """Return a name for each claim, by the claim's id().
 
-    ways: properties of claims that hold names, the last of which is taken in any case.
+    The name is the value of the first of the properties in which no other claim has the same
+    value, else of the last one.
     """
-    held = {way: Counter(getattr(claim, way) for claim in claims) for way in ways}
+    counts = {key: Counter(getattr(claim, key) for claim in claims) for key in keys}
     return {
         id(claim): next(
-            name for way in ways if held[way][name := getattr(claim, way)] == 1 or way == ways[-1]
+            name for key in keys if counts[key][name := getattr(claim, key)] == 1 or key == keys[-1]
         )
         for claim in claims
     }
 
 
-def _assign_command(path: Path, asked: Sequence[Claim], claims: Sequence[Claim]) -> str:
-    """Return the command that gives captures ranks: those that they tell, or free ones."""
-    names = tell_apart(claims, "name", "path", "file")
+def _assign_command(path: Path, unclear: Sequence[Claim], claims: Sequence[Claim]) -> str:
+    """Return a command that assigns ranks to unclear captures.
+
+    Of captures that state several ranks, the first; of others, ranks that no capture has.
+    """
+    names = name_uniquely(claims, "name", "path", "file")
     taken = {claim.rank for claim in claims}
     free = (rank for rank in count() if rank not in taken)
     words = ["tlexport", str(path)]
-    for claim in asked[:MOST_NAMED]:
+    for claim in unclear[:MOST_NAMED]:
         rank = claim.evidence[0].rank if claim.contradiction else next(free)
         words += ["--assign-rank", f"{names[id(claim)]}={rank}"]
-    rest = len(asked) - MOST_NAMED
+    rest = len(unclear) - MOST_NAMED
     return shlex.join(words) + (f" ... (and {rest} more)" if rest > 0 else "")
 
 
@@ -228,11 +235,12 @@ def _assign_command(path: Path, asked: Sequence[Claim], claims: Sequence[Claim])
 
 @dataclass(frozen=True)
 class FindingOptions:
-    """Options for finding captures, beyond a source for each rank.
+    """Options of a search for captures.
 
-    keep_going: pass over captures that cannot be identified, and over directories that cannot be
-    read, as long as there is another capture. lists_all: tell what is wrong with a capture instead
-    of raising it. of_several: captures that ranks are assigned to may lie in another profile.
+    keep_going: skip captures that cannot be identified and directories that cannot be read, as
+    long as another capture is found. lists_all: collect the problems of captures instead of
+    raising them. of_several: the profile is one of several, and a capture that is assigned a rank
+    may be in another one.
     """
 
     keep_going: bool = False
@@ -242,12 +250,12 @@ class FindingOptions:
 
 _EMPTY = f"holds nothing that can be read in {OUTPUT}."
 FIND_FOR_EXPORT = FindingOptions()
-"""What an export of one profile asks."""
+"""Options for the export of one profile."""
 
 
 @dataclass(frozen=True)
 class UnclearCapture:
-    """A capture that no source is made of: where it lies, and what is wrong."""
+    """The path of a capture that cannot be read as a rank, and the reason."""
 
     path: Path
     problem: str
@@ -255,10 +263,10 @@ class UnclearCapture:
 
 @dataclass(frozen=True)
 class Discovered:
-    """One source per rank of the newest run, ascending, and what else was found.
+    """One source per rank of the newest run, in ascending order, and all runs that were found.
 
-    notes: what was assumed and passed over. runs: all that lie there, oldest first. unclear: what
-    has no source. unassigned: what was given a rank and is not there.
+    notes: sentences on assumptions and on skipped files. runs: all runs, oldest first. unclear:
+    captures without a source. unassigned: names that were assigned a rank but fit no capture.
     """
 
     sources: tuple[Source, ...]
@@ -279,22 +287,22 @@ def discover(
     """Find the profile of every rank of the newest run at, below or around a path.
 
     Args:
-        path: a capture, a file of one, or any directory around one.
+        path: a capture, a file inside one, or any directory around captures.
         assigned: rank by directory, as given with --assign-rank.
-        finding: what else is asked for.
-        above: the directories above the path, where it is a copy that lies elsewhere.
-        unpack: unpacks a compressed database and tells where to.
+        finding: options of the search.
+        above: the original parent directories, if the path is a temporary copy.
+        unpack: unpacks a compressed database and returns the path of the unpacked file.
 
     Raises:
-        NoProfileError: there is none.
-        RankIdentityError: ranks are contradicted, taken twice, or told by some captures only.
+        NoProfileError: no profile was found.
+        RankIdentityError: captures state contradictory or duplicate ranks, or only some state one.
         UsageError: an assigned directory is not among the captures.
     """
     return _Search(Root(path, above), finding, unpack).run(assigned or {})
 
 
 class _Search:
-    """One search for captures; notes gather on the way."""
+    """One search for captures, which collects notes and problems."""
 
     def __init__(
         self, root: Root, finding: FindingOptions, unpack: Callable[[Path], Path] | None
@@ -306,11 +314,11 @@ class _Search:
         self._tables: tuple[Capture, ...] = ()
 
     def run(self, assigned: Mapping[str, int]) -> Discovered:
-        """Find and identify the captures, and open those of the newest run."""
-        found = count_ranks_on(self._claims(self._captures()))
-        identified = self._with_assigned_ranks(found, assigned)
-        claims, of_copies = drop_copies(identified)
-        self._notes += of_copies
+        """Find and identify all captures, and open the captures of the newest run."""
+        numbered = number_devices_of_processes(self._claims(self._captures()))
+        identified = self._assign_ranks(numbered, assigned)
+        claims, notes = drop_copies(identified)
+        self._notes += notes
         runs = group_into_runs(number_replicas(claims), with_times=self._finding.lists_all)
         if not self._finding.lists_all and (error := runs_of_one_time(runs, self._root.path)):
             raise error
@@ -321,31 +329,31 @@ class _Search:
         self._notes += newest.notes
         self._notes += dict.fromkeys(one.note for one in newest.ranks.values() if one.note)
         sources = tuple(_open(claim, rank) for rank, claim in sorted(newest.ranks.items()))
-        kept = set(map(id, claims))  # to compare claims takes the square of their number
-        passed = {one.capture.content for one in identified if id(one) not in kept}
-        tables = [one for one in self._tables if one.content not in passed]
+        kept = set(map(id, claims))  # by id, as comparing all claims would take quadratic time
+        dropped = {one.capture.content for one in identified if id(one) not in kept}
+        tables = [one for one in self._tables if one.content not in dropped]
         self._notes += _notes_on_tables(tables, sources, claims)
         return Discovered(
             sources, tuple(self._notes), tuple(runs), tuple(self._unclear), self._unassigned
         )
 
     def _captures(self) -> Sequence[Capture]:
-        """Return the captures; empty outputs of profilers are noted, and errors if alone."""
+        """Return all captures; note empty outputs of profilers, or raise if all are empty."""
         may_fail = self._finding.keep_going or self._finding.lists_all
         unreadable: list[SourceError] | None = [] if may_fail else None
-        found = find_captures(self._root.path, unreadable)
-        self._notes += found.remarks
-        self._tables = found.tables
+        search = find_captures(self._root.path, unreadable)
+        self._notes += search.remarks
+        self._tables = search.tables
         self._notes += [f"left out: {error}" for error in unreadable or ()]
-        if not found.captures:
+        if not search.captures:
             raise NoProfileError(
-                found.empty[0], _EMPTY, do="Parse the profile again, or copy all of it."
+                search.empty[0], _EMPTY, do="Parse the profile again, or copy all of it."
             )
-        self._notes += [f"{directory.name} {_EMPTY}" for directory in found.empty]
-        return found.captures
+        self._notes += [f"{directory.name} {_EMPTY}" for directory in search.empty]
+        return search.captures
 
     def _claims(self, captures: Sequence[Capture]) -> list[Claim]:
-        """Identify captures; those that cannot be identified are left out, where they may."""
+        """Identify captures; skip those that cannot be identified, if the options allow it."""
         claims: list[Claim] = []
         for capture, identified in zip(captures, self._identified(captures), strict=True):
             try:
@@ -364,7 +372,7 @@ class _Search:
         return claims
 
     def _identified(self, captures: Sequence[Capture]) -> Iterator[Callable[[], list[Claim]]]:
-        """Identify each capture; on another file system many are asked at once."""
+        """Yield a function per capture that identifies it; remote ones are read in parallel."""
         if not isinstance(self._root.path, RemotePath):
             yield from (partial(self._identify, capture) for capture in captures)
             return
@@ -384,63 +392,66 @@ class _Search:
             capture = replace(capture, unpacked=self._unpack(content))
         return identify_capture(capture, self._root)
 
-    def _with_assigned_ranks(self, claims: list[Claim], assigned: Mapping[str, int]) -> list[Claim]:
-        """Return the claims with the ranks that they are given.
+    def _assign_ranks(self, claims: list[Claim], assigned: Mapping[str, int]) -> list[Claim]:
+        """Return the claims with the ranks of --assign-rank.
 
-        A name that fits several captures is that of each, if they are of different runs.
+        A name may fit several captures if they belong to different runs.
         """
-        made = list(claims)
+        ranked = list(claims)
         for name, rank in assigned.items():
             hits = [at for at, claim in enumerate(claims) if claim.is_named(name)]
             if not hits:
                 if not self._finding.of_several:
-                    known = sorted({claim.capture.directory.name for claim in claims})
+                    names = sorted({claim.capture.directory.name for claim in claims})
                     raise UsageError(
                         f"--assign-rank {name}={rank}: there is no such capture in "
-                        f"{self._root.path}{did_you_mean(name, known)}",
-                        do=f"Name one of {', '.join(known)}.",
+                        f"{self._root.path}{did_you_mean(name, names)}",
+                        do=f"Name one of {', '.join(names)}.",
                     )
                 self._unassigned |= {name}
             for at in hits:
-                made[at] = claims[at].with_rank(rank)
+                ranked[at] = claims[at].with_rank(rank)
             _check_one_of_a_run(name, rank, [claims[at] for at in hits])
-        return made
+        return ranked
 
-    def _check(self, found: ResolvedRanks) -> None:
-        """Raise what is wrong with the newest run, or tell it in some other way."""
+    def _check(self, newest: ResolvedRanks) -> None:
+        """Raise the error of the newest run, or collect its problems if the options say so."""
         if self._finding.lists_all:
-            self._unclear += [UnclearCapture(path, said) for path, said in found.problems]
+            self._unclear += [UnclearCapture(path, problem) for path, problem in newest.problems]
             return
-        if found.error is None:
+        if newest.error is None:
             return
-        if not self._finding.keep_going or not found.ranks or not found.is_partial:
-            raise found.error
-        self._notes += [f"{path} is left out: {said}" for path, said in found.problems]
+        if not self._finding.keep_going or not newest.ranks or not newest.is_partial:
+            raise newest.error
+        self._notes += [f"{path} is left out: {problem}" for path, problem in newest.problems]
 
 
 def identify_capture(capture: Capture, root: Root) -> list[Claim]:
-    """Identify a capture by a claim for each device in it.
+    """Return a claim for each device in a capture.
 
-    Where neither its files nor its names tell a rank, the text that a framework made of it and
-    left beside it may.
+    If neither the files nor the names of the capture state a rank, text files or tables in its
+    parent directory may, which a framework derived from it.
 
     Raises:
-        SourceError: a file that tells it cannot be read.
+        SourceError: a file that states the rank cannot be read.
     """
     claims = capture.format.identify(capture, root)
-    if len(claims) > 1 or claims[0].evidence or capture.format.lies_beside:
+    if len(claims) > 1 or claims[0].evidence or capture.format.shares_directory:
         return claims
-    return [replace(claims[0], evidence=_evidence_beside(capture))]
+    return [replace(claims[0], evidence=_evidence_in_parent(capture))]
 
 
-def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
-    """Return the id of text or tables beside a session of msprof, if there is one of each."""
+def _evidence_in_parent(capture: Capture) -> tuple[Evidence, ...]:
+    """Return the id of text files or tables in the directory that holds a session of msprof.
+
+    Only if that directory holds a single session, and its files a single id.
+    """
     parent = capture.directory.parent
     if sum(1 for path in find_sessions(parent) if path.is_dir()) != 1:
         return ()
     for kind, noun in ((FormatKind.TEXT, "text files"), (FormatKind.STEPS, "tables")):
-        known = [one.ids for one in formats.FORMATS if one.kind is kind and one.ids is not None]
-        numbers = {number for ids in known for number in ids(parent)}
+        readers = [one.ids for one in formats.FORMATS if one.kind is kind and one.ids is not None]
+        numbers = {number for read_ids in readers for number in read_ids(parent)}
         if len(numbers) == 1:
             return (Evidence(numbers.pop(), f"the {noun} beside it"),)
     return ()
@@ -449,32 +460,32 @@ def _evidence_beside(capture: Capture) -> tuple[Evidence, ...]:
 def _notes_on_tables(
     tables: Sequence[Capture], sources: Sequence[Source], claims: Sequence[Claim]
 ) -> Iterator[str]:
-    """Return notes on small tables of ranks without a capture in any run."""
-    known = {claim.rank for claim in claims} | {claim.capture.device for claim in claims}
+    """Yield a note on each directory with small tables that no source reads."""
+    captured = {claim.rank for claim in claims} | {claim.capture.device for claim in claims}
     read = {
         (directory, one.number)
         for one in sources
         if isinstance(one, WithCompanionFiles)
         for directory in one.hosts
     }
-    left: dict[Path, set[int]] = defaultdict(set)
+    unread: dict[Path, set[int]] = defaultdict(set)
     for one in tables:
         if one.device is not None and (one.content, one.device) not in read:
-            left[one.content].add(one.device)
-    for directory, numbers in left.items():
-        for some, why in (
-            (numbers - known, "of which there is no capture"),
-            (numbers & known, "apart from its capture"),
+            unread[one.content].add(one.device)
+    for directory, numbers in unread.items():
+        for ranks, why in (
+            (numbers - captured, "of which there is no capture"),
+            (numbers & captured, "apart from its capture"),
         ):
-            if some:
-                what = f"{directory.name} holds small tables of {format_ranks(some)}"
+            if ranks:
+                what = f"{directory.name} holds small tables of {format_ranks(ranks)}"
                 yield f"{what}, {why}; they were not read."
 
 
 def _check_one_of_a_run(name: str, rank: int, hits: Sequence[Claim]) -> None:
     for run in group_into_runs(hits) if len(hits) > 1 else ():
         if len(run.claims) > 1:
-            names = tell_apart(run.claims, "name", "path", "file").values()
+            names = name_uniquely(run.claims, "name", "path", "file").values()
             raise UsageError(
                 f"--assign-rank {name}={rank} fits several captures of one run: "
                 f"{', '.join(names)}.",

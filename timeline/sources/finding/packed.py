@@ -1,4 +1,4 @@
-"""The profile at a path whose files may be packed, unpacked as long as it is used."""
+"""Unpacks archives and compressed databases of a profile for as long as it is in use."""
 
 from __future__ import annotations
 
@@ -45,57 +45,57 @@ def discover_unpacked(
 ) -> Iterator[Discovered]:
     """Find the profile of every rank at a path, and keep it unpacked within the context.
 
-    An archive is unpacked into a temporary directory, which is gone when the context ends, in
-    whatever way; so are all archives below a directory without any other profile, and compressed
-    databases. People see the names that files have where they are packed.
+    Unpacked are: the archive at the path, or all archives below it if it holds no other profile;
+    and compressed databases. The temporary directory is removed when the context ends. Notes,
+    errors and identities show the path of the archive instead of the temporary one.
 
     Args:
-        report: called with how far unpacking is.
-        finding: what is asked of finding captures.
-        executor: the address of others that will read the profile; they cannot see what is
-            unpacked here.
+        report: called with the progress of unpacking.
+        executor: the address of remote workers that will read the profile; they cannot see files
+            that are unpacked on this machine.
 
     Raises:
-        SourceError: what is packed cannot be unpacked, or as `discover`.
-        UsageError: something is packed and there is an executor, or as `discover`.
+        SourceError: a file cannot be unpacked, or as `discover`.
+        UsageError: a file must be unpacked although there is an executor, or as `discover`.
     """
     with contextlib.ExitStack() as stack:
         yield _Unpacking(path, report, executor, stack).discover(assigned, finding)
 
 
 @dataclass(frozen=True)
-class _Names:
-    """The names that people know of what was unpacked, by path there; more may be added."""
+class _OriginalPaths:
+    """The original path of each unpacked file or directory, by its temporary path."""
 
-    packed: dict[Path, Path]
+    by_temporary: dict[Path, Path]
 
     def show(self, text: str) -> str:
-        """Replace the paths in a text by those that people know."""
-        known = {str(there): str(packed) for there, packed in self.packed.items()}
-        if not known:
+        """Replace temporary paths in a text by the original ones."""
+        originals = {str(path): str(original) for path, original in self.by_temporary.items()}
+        if not originals:
             return text
-        longest_first = sorted(map(re.escape, known), key=len, reverse=True)
+        longest_first = sorted(map(re.escape, originals), key=len, reverse=True)
         return re.sub(
-            rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda match: known[match[0]], text
+            rf"(?:{'|'.join(longest_first)})(?![\w-])", lambda match: originals[match[0]], text
         )
 
-    def needed_for(self, paths: Iterable[Path]) -> _Names:
-        """Return the names of what holds some paths, and of them: one source needs few."""
+    def restricted_to(self, paths: Iterable[Path]) -> _OriginalPaths:
+        """Return only the entries for the given paths and their parents."""
         lineage = {parent for path in paths for parent in (path, *path.parents)}
-        return _Names({one: packed for one, packed in self.packed.items() if one in lineage})
+        entries = self.by_temporary.items()
+        return _OriginalPaths({path: original for path, original in entries if path in lineage})
 
-    def unpacked_path(self, name: str) -> str:
-        """Return the unpacked path of a path that people know; any other name as it is."""
+    def temporary_path(self, name: str) -> str:
+        """Return the temporary path of a path in an archive; any other name is unchanged."""
         path = Path(name)
         for parent in (path, *path.parents):
-            for there, packed in self.packed.items():
-                if parent.is_file() and parent.samefile(packed):
-                    return str(there / path.relative_to(parent))
+            for temporary, original in self.by_temporary.items():
+                if parent.is_file() and parent.samefile(original):
+                    return str(temporary / path.relative_to(parent))
         return name
 
     @contextlib.contextmanager
-    def errors_named(self) -> Iterator[None]:
-        """Run a `with` block in which errors name what is packed."""
+    def shown_in_errors(self) -> Iterator[None]:
+        """Run a `with` block whose errors show original paths."""
         try:
             yield
         except TimelineError as error:
@@ -106,7 +106,7 @@ class _Names:
 
 
 class _Unpacking:
-    """An archive at a path, and the temporary directory into which it is unpacked."""
+    """A search for captures that unpacks archives into a temporary directory."""
 
     def __init__(
         self, path: Path, report: Report, executor: str, stack: contextlib.ExitStack
@@ -115,10 +115,10 @@ class _Unpacking:
         self._temporary: Path | None = None
         self._databases: dict[Path, Path] = {}
         self._numbers = itertools.count()
-        self._names = _Names({})
+        self._originals = _OriginalPaths({})
 
     def discover(self, assigned: Mapping[str, int], finding: FindingOptions) -> Discovered:
-        """Find the sources of the profile, whatever of it is packed."""
+        """Find the sources of the profile, and unpack archives if they are needed for that."""
         path = self._path
         if is_archive(path.name) and path.is_file():
             return self._in_archives(path.parent, [path], assigned, finding)
@@ -137,34 +137,34 @@ class _Unpacking:
         assigned: Mapping[str, int],
         finding: FindingOptions,
     ) -> Discovered:
-        """Unpack archives at and below a directory into one of the same name, and look there.
+        """Unpack the archives below a directory into a temporary one, and search that.
 
-        The directories have the names of the archives and of what they lie in, because names tell
-        ranks and times.
+        The temporary directories have the names of the archives and of the directories around
+        them, because ranks and times are read from names.
         """
         from timeline.sources.files.archives import limit_for, unpack
 
         temporary = self._directory(archives[0])
         root = temporary / "archives" / (around.resolve().name or "root")
-        self._names.packed[root] = around
+        self._originals.by_temporary[root] = around
         notes: list[str] = []
         for archive in archives:
-            inside = root / archive.parent.relative_to(around)
-            there = inside / archive_stem(archive.name)
-            if there.exists():
-                there = inside / archive.name
+            parent = root / archive.parent.relative_to(around)
+            target = parent / archive_stem(archive.name)
+            if target.exists():
+                target = parent / archive.name
             try:
-                notes += unpack(archive, there, limit_for(archive, temporary), self._report)
+                notes += unpack(archive, target, limit_for(archive, temporary), self._report)
             except SourceError as error:
                 if not finding.keep_going or archive == self._path:
                     raise
                 notes.append(f"left out: {error}")
-                shutil.rmtree(there, ignore_errors=True)
+                shutil.rmtree(target, ignore_errors=True)
                 continue
-            self._names.packed[there] = archive
+            self._originals.by_temporary[target] = archive
         is_one = archives[0] == self._path
         try:
-            return self._discover(there if is_one else root, assigned, notes, finding, copied=True)
+            return self._discover(target if is_one else root, assigned, notes, finding, copied=True)
         except NoProfileError as error:
             error.hints = (*notes, *error.hints)
             raise
@@ -178,10 +178,10 @@ class _Unpacking:
         *,
         copied: bool = False,
     ) -> Discovered:
-        with self._names.errors_named():
-            found = discover(
+        with self._originals.shown_in_errors():
+            discovered = discover(
                 root,
-                {self._names.unpacked_path(name): rank for name, rank in assigned.items()},
+                {self._originals.temporary_path(name): rank for name, rank in assigned.items()},
                 finding=finding,
                 above=tuple(self._path.resolve().parents) if copied else None,
                 unpack=self._unpack_database,
@@ -189,44 +189,46 @@ class _Unpacking:
         if isinstance(root, RemotePath):
             from timeline.sources.finding.remote import with_remote_files
 
-            found = with_remote_files(found, elsewhere=bool(self._executor))
+            discovered = with_remote_files(discovered, elsewhere=bool(self._executor))
+        show = self._originals.show
         return replace(
-            found,
-            sources=tuple(self._with_packed_names(source) for source in found.sources),
-            notes=(*notes, *map(self._names.show, found.notes)),
-            runs=tuple(run.renamed(self._names.show) for run in found.runs),
+            discovered,
+            sources=tuple(self._show_originals(source) for source in discovered.sources),
+            notes=(*notes, *map(show, discovered.notes)),
+            runs=tuple(run.with_shown_paths(show) for run in discovered.runs),
             unclear=tuple(
-                UnclearCapture(
-                    path_as_shown(self._names.show(str(one.path))), self._names.show(one.problem)
-                )
-                for one in found.unclear
+                UnclearCapture(path_as_shown(show(str(one.path))), show(one.problem))
+                for one in discovered.unclear
             ),
         )
 
-    def _with_packed_names(self, source: Source) -> Source:
-        if not self._names.packed:
+    def _show_originals(self, source: Source) -> Source:
+        if not self._originals.by_temporary:
             return source
-        names = self._names.needed_for((source.identity.directory, *source.files))
-        return _UnpackedSource(source, names, source.layout) if names.packed else source
+        originals = self._originals.restricted_to((source.identity.directory, *source.files))
+        if not originals.by_temporary:
+            return source
+        return _UnpackedSource(source, originals, source.layout)
 
-    def _unpack_database(self, packed: Path) -> Path:
+    def _unpack_database(self, compressed: Path) -> Path:
         from timeline.sources.files.archives import limit_for, unpack_file
 
-        if packed not in self._databases:
-            temporary = self._directory(packed)
-            inside = temporary / "databases" / str(next(self._numbers))
-            there = inside / uncompressed_database_name(packed.name)
-            unpack_file(packed, there, limit_for(packed, temporary), self._report)
-            self._names.packed[there] = Path(self._names.show(str(packed)))
-            self._databases[packed] = there
-        return self._databases[packed]
+        if compressed not in self._databases:
+            temporary = self._directory(compressed)
+            parent = temporary / "databases" / str(next(self._numbers))
+            target = parent / uncompressed_database_name(compressed.name)
+            unpack_file(compressed, target, limit_for(compressed, temporary), self._report)
+            original = Path(self._originals.show(str(compressed)))
+            self._originals.by_temporary[target] = original
+            self._databases[compressed] = target
+        return self._databases[compressed]
 
     def _directory(self, packed: Path) -> Path:
-        """Return the temporary directory.
+        """Return the temporary directory, which is created for the first file to unpack.
 
         Raises:
-            SourceError: none can be made.
-            UsageError: it would be of no use.
+            SourceError: it cannot be created.
+            UsageError: the profile will be read on other machines, which cannot see it.
         """
         if self._executor:
             raise UsageError(
@@ -241,46 +243,50 @@ class _Unpacking:
 
 
 def _archives_below(path: Path) -> list[Path]:
-    """Return the archives in a directory and in those in it; deeper ones are not of one run."""
+    """Return the archives in a directory and its subdirectories, one level deep.
+
+    Deeper archives are not taken for parts of one run.
+    """
     with source_errors_for(path):
-        found = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
-        return sorted(one for one in found if one.is_file())
+        paths = [one for names in ("*", "*/*") for one in path.glob(names) if is_archive(one.name)]
+        return sorted(one for one in paths if one.is_file())
 
 
 @dataclass(frozen=True)
 class _UnpackedSource(SourceAround):
-    """A source whose files were unpacked, under the names that they have where they are packed.
+    """A source whose files were unpacked; identity and messages show the original paths.
 
-    Its files lie where they are unpacked; its layout can be told when they are gone again.
+    `files` are the temporary paths. The layout is stored, so that it is available when the files
+    are removed.
     """
 
-    names: _Names
-    known_layout: str
+    originals: _OriginalPaths
+    stored_layout: str
 
     @property
     def layout(self) -> str:
         """The layout of the capture."""
-        return self.known_layout
+        return self.stored_layout
 
     @property
     def identity(self) -> Identity:
-        """Who the capture is, in the directory that people know."""
+        """The identity of the capture, with its original directory."""
         identity = self.source.identity
-        return replace(identity, directory=path_as_shown(self.names.show(str(identity.directory))))
+        directory = path_as_shown(self.originals.show(str(identity.directory)))
+        return replace(identity, directory=directory)
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read at least what is wanted; warnings and losses name what is packed.
+        """Read at least the requested parts; warnings and omissions show original paths.
 
         Raises:
             SourceError: a file cannot be read.
         """
-        with self.names.errors_named():
+        show = self.originals.show
+        with self.originals.shown_in_errors():
             records = self.source.read(wanted)
         return replace(
             records,
-            warnings=tuple(map(self.names.show, records.warnings)),
-            notes=tuple(map(self.names.show, records.notes)),
-            omissions=tuple(
-                replace(lost, reason=self.names.show(lost.reason)) for lost in records.omissions
-            ),
+            warnings=tuple(map(show, records.warnings)),
+            notes=tuple(map(show, records.notes)),
+            omissions=tuple(replace(lost, reason=show(lost.reason)) for lost in records.omissions),
         )

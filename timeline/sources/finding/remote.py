@@ -1,10 +1,11 @@
-"""Profiles on other file systems: opened by URL, and fetched rank by rank while they are read."""
+"""Remote profiles: opened by URL; the files of a rank are fetched when the rank is read."""
 
 from __future__ import annotations
 
 import contextlib
 import shutil
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -26,16 +27,16 @@ from timeline.sources.source import ReadRequest, Source, SourceAround
 
 _OF_THIS_MACHINE = frozenset({"file", "local"})
 _KEPT_RANKS = 16
-"""Copies are kept for the next reading while there is room for as many ranks more."""
+"""A rank's local copies are kept for later reads if free disk space holds this many such ranks."""
 
 
 @contextlib.contextmanager
 def path_of_url(url: str) -> Iterator[Path]:
-    """Return the path of a URL; copies of files there are gone after the block.
+    """Yield the path of a URL; local copies of its files are removed after the `with` block.
 
     Raises:
-        UsageError: there is nothing that reads such a URL.
-        SourceError: it cannot be looked at.
+        UsageError: no installed package reads such URLs.
+        SourceError: the URL cannot be accessed.
     """
     split = urlsplit(url)
     if split.scheme in _OF_THIS_MACHINE:
@@ -57,15 +58,15 @@ def _tree_of(url: str, place: Path) -> RemoteTree:
             do="For s3:// and http://: pip install 'tlexport[remote]'",
         ) from None
     except remote_failures() as error:
-        known = str(error) if str(error).startswith("Protocol not known") else type(error).__name__
+        cause = str(error) if str(error).startswith("Protocol not known") else type(error).__name__
         raise UsageError(
-            f"{shown} cannot be opened: {known}.", do="Check the URL, as in s3://bucket/run."
+            f"{shown} cannot be opened: {cause}.", do="Check the URL, as in s3://bucket/run."
         ) from None
     tree = RemoteTree(system, url, real, place)
     try:
         tree.look()
     except FileNotFoundError:
-        """Whoever looks for profiles there says so, and what lies beside it."""
+        """The search for captures reports it, and suggests entries with similar names."""
     except OSError as error:
         raise SourceError.of_system(
             tree.root,
@@ -77,9 +78,9 @@ def _tree_of(url: str, place: Path) -> RemoteTree:
 
 
 def with_remote_files(found: Discovered, *, elsewhere: bool) -> Discovered:
-    """Return the same sources, which fetch what they read.
+    """Return the same sources, made to fetch the files that they read.
 
-    elsewhere: whether they are read on other machines, which see no copies that are made here.
+    elsewhere: whether they are read on other machines, which cannot see copies on this one.
     """
     return replace(
         found,
@@ -94,9 +95,10 @@ def with_remote_files(found: Discovered, *, elsewhere: bool) -> Discovered:
 
 @dataclass(frozen=True)
 class RemoteSource(SourceAround):
-    """A source whose files are fetched when they are read, those that no layer needs never.
+    """A source whose files are fetched when they are read; files that no layer needs are not.
 
-    A file that cannot be fetched fails the rank, even one that damage could spare.
+    A file that cannot be fetched is an error of the rank, even where the reader would tolerate
+    a damaged file.
     """
 
     directory: RemotePath
@@ -104,12 +106,13 @@ class RemoteSource(SourceAround):
     elsewhere: bool = False
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read at least what is wanted.
+        """Read at least the requested parts of the capture.
 
         Raises:
             SourceError: a file cannot be fetched or read.
         """
-        with self._place() as place, fetching_into(place) as fetching:
+        place = nullcontext(self.tree.place) if not self.elsewhere else temporary_directory()
+        with place as directory, fetching_into(Path(directory)) as fetching:
             self.tree.fetch_small(self.source.files)
             records = self.source.read(wanted)
             for path, error in fetching.failures:
@@ -117,28 +120,20 @@ class RemoteSource(SourceAround):
             _make_room(fetching)
         return records
 
-    @contextlib.contextmanager
-    def _place(self) -> Iterator[Path]:
-        if not self.elsewhere:
-            yield self.tree.place
-            return
-        with temporary_directory() as place:
-            yield Path(place)
-
     def __reduce__(self) -> tuple[Any, ...]:
-        known = self.tree.known_around(self.directory)
-        return _received, (self.source, self.directory, self.tree, self.elsewhere, known)
+        listing = self.tree.known_around(self.directory)
+        return _unpickle, (self.source, self.directory, self.tree, self.elsewhere, listing)
 
 
-def _received(
-    source: Source, directory: RemotePath, tree: RemoteTree, elsewhere: bool, known: Listing
+def _unpickle(
+    source: Source, directory: RemotePath, tree: RemoteTree, elsewhere: bool, listing: Listing
 ) -> RemoteSource:
-    tree.learn(known)
+    tree.learn(listing)
     return RemoteSource(source, directory, tree, elsewhere)
 
 
 def _make_room(fetching: Fetching) -> None:
-    """Remove the copies of a rank where there is no room for those of many others."""
+    """Remove the fetched files of a rank if the disk has no room for _KEPT_RANKS such ranks."""
     with contextlib.suppress(OSError):  # another process was faster
         size_bytes = sum(path.stat().st_size for path in fetching.fetched)
         if shutil.disk_usage(fetching.place).free < _KEPT_RANKS * size_bytes:

@@ -1,1 +1,1 @@
-"""Traces of PyTorch's own profiler, of GPUs."""
+"""Traces of PyTorch's own profiler (Kineto), mostly of GPUs."""

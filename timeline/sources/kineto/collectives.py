@@ -1,4 +1,4 @@
-"""Communication of a PyTorch trace: kernels, ops, and groups with their members."""
+"""Communication in a PyTorch trace: which kernels communicate, their ops, and group members."""
 
 from __future__ import annotations
 
@@ -29,16 +29,17 @@ from timeline.sources.decoders.event_columns import EventRows
 from timeline.sources.decoders.exported_values import Value, number, text
 from timeline.sources.decoders.joins import values_at
 from timeline.sources.kineto.launches import RuntimeCalls, ThreadIntervals
-from timeline.sources.kineto.tables import COLLECTIVES, tell_of_collectives
+from timeline.sources.kineto.tables import COLLECTIVES, have_collective_args
 
 _MOST_CACHED = 1 << 14
 
 
 @dataclass(frozen=True)
 class Communication:
-    """Library and kind of the communication of a kernel.
+    """Library and operation of a kernel that communicates.
 
-    library: for people, who name groups by it. op: what it does, as far as the kernel tells.
+    library: its name for people, which labels groups that have no other name. op: the operation, as
+    far as names of the kernel and its launcher show it.
     """
 
     library: str
@@ -46,10 +47,11 @@ class Communication:
 
 
 _COLLECTIVE = r"(?i:all_?reduce|all_?gather|reduce_?scatter|all_?to_?all)"
-"""In snake_case or CamelCase, as the authors of a library like."""
+"""Names of collectives, in the snake_case or CamelCase of different libraries."""
 _SCOPE = r"(?i:block|warp|wave|thread|lane|cta|grid|cluster)_?(?i:wide_?|level_?)?"
-"""Whose threads a reduction within one kernel is over, which computes."""
+"""Prefix of a reduction over threads within one kernel, which is computation."""
 _COMPUTES = rf"triton_|allToAllV?\Z|.*(?:(?i:gemm|matmul)|{_SCOPE}{_COLLECTIVE})"
+"""Functions that compute although they are named after a collective."""
 _ENGINE = r"(?:vllm|sglang|aiter|flashinfer|tensorrt_llm)"
 _FUNCTIONS = (
     ("NCCL", UNKNOWN_OP, r"(?:nccl|rccl|msccl(?!pp))\w*"),
@@ -70,23 +72,25 @@ _FUNCTIONS = (
     ("Custom collective", "", rf"{_ENGINE}::(?:\w+::)*barrier_kernel"),
     ("Custom collective", "", rf"(?!{_COMPUTES})(?:\w+::)*\w*{_COLLECTIVE}\w*"),
 )  # fmt: skip
-"""Who kernels are of, what they do where their own name does not tell, and their functions.
+"""Libraries of communication kernels, their operation, and a pattern of their functions.
 
-Kernels that Triton fused are named after all operators around them, collectives included; those
-that multiply too compute. Names that say little (barrier_kernel, allToAllV) count where their
-namespace is known.
+The operation is empty if it is the name of the function, and UNKNOWN_OP if that name may hold it.
+
+Kernels that Triton fused are named after all fused operators, collectives included, but compute;
+so do kernels that multiply matrices as well. Generic names (barrier_kernel, allToAllV) count only
+in a known namespace.
 """
 _LAUNCHERS = (
     ("NCCL", r"(?:\w*ccl|gloo|ucc|mpi):.*|record_param_comms|_?c10d(?:_functional)?::.*"),
     ("Symmetric memory", r"symm_mem::(?!_async|fused).*"),
     ("Custom collective", rf"(?!aten::|.*(?:_mm|linear)|{_COMPUTES})\w+::\w*{_COLLECTIVE}\w*"),
 )
-"""Whose kernels the operators and annotations launch that communicate."""
+"""Libraries of the kernels launched by operators and annotations that communicate, by pattern."""
 
 
 @lru_cache(maxsize=_MOST_CACHED)
 def function_path(kernel: str) -> str:
-    """Return the function of a kernel with its namespaces, without types, templates and parameters.
+    """Return a kernel's function with its namespaces, without types, templates and parameters.
 
     >>> function_path("void ns::(anonymous namespace)::reduce_1stage<float, 4>(ns::Data*)")
     'ns::reduce_1stage'
@@ -98,43 +102,35 @@ def function_path(kernel: str) -> str:
 
 @lru_cache(maxsize=_MOST_CACHED)
 def communication_of(kernel: str, launcher: str = "") -> Communication | None:
-    """Return what a kernel communicates, None if it computes.
+    """Return the library and operation of a kernel that communicates, None if it computes.
 
-    Its own name tells, or else what launched it.
+    The name of the kernel decides, else its launcher.
 
     Args:
-        kernel: its name.
-        launcher: the innermost operator or annotation around its launch, empty where not known.
+        kernel: the kernel's name.
+        launcher: the innermost operator or annotation around its launch, empty if unknown.
     """
     path = function_path(kernel)
-    for library, does, pattern in _FUNCTIONS:
-        if _whole(pattern, path):
-            return Communication(library, _op_of(path.rpartition("::")[2], does))
+    for library, op, pattern in _FUNCTIONS:
+        if re.fullmatch(pattern, path):
+            function = path.rpartition("::")[2]
+            is_named = op == UNKNOWN_OP and format_kind(function)
+            return Communication(library, function if is_named else op or function)
     for library, pattern in _LAUNCHERS:
-        if _whole(pattern, launcher):
+        if re.fullmatch(pattern, launcher):
             return Communication(library, launched_op(launcher) or UNKNOWN_OP)
     return None
 
 
 def launched_op(launcher: str) -> str:
-    """Return what an operator or annotation says that it launches; empty where it says nothing.
+    """Return the collective that an operator or annotation names, empty if it names none.
 
     >>> launched_op("nccl:all_to_all"), launched_op("nccl:send 0->1"), launched_op("aten::mm")
     ('all_to_all', 'send', '')
     """
-    if not any(_whole(pattern, launcher) for _, pattern in _LAUNCHERS):
+    if not any(re.fullmatch(pattern, launcher) for _, pattern in _LAUNCHERS):
         return ""
     return launcher.rpartition(":")[2].partition(" ")[0] if ":" in launcher else ""
-
-
-def _op_of(name: str, does: str) -> str:
-    if does == UNKNOWN_OP and format_kind(name):
-        return name
-    return does or name
-
-
-def _whole(pattern: str, text: str) -> bool:
-    return re.fullmatch(pattern, text) is not None
 
 
 _ALGORITHM = re.compile(r"_((?:RING|TREE|COLLNET_\w+?|NVLS(?:_TREE)?|PAT)_(?:LL128|LL|SIMPLE))")
@@ -142,10 +138,11 @@ _UNDEFINED = frozenset({"", "undefined"})
 
 
 class Descriptions(ColumnTable):
-    """Args of collectives (record_param_comms of PyTorch), names as codes.
+    """Args of collectives (record_param_comms of PyTorch), strings as codes.
 
-    group: for people; group_name: what all its ranks call it. ranks: its members as they are
-    written; size: how many they are, NO_ID where that is not known.
+    group: label of the group for people. group_name: a name that is the same on all its ranks and
+    different from that of any other group. ranks: its members as written in the trace; size: their
+    number, NO_ID if unknown.
     """
 
     name: Codes = column(np.int32, NO_NAME)
@@ -160,44 +157,46 @@ class Descriptions(ColumnTable):
 
     @classmethod
     def read(cls, events: EventRows) -> Descriptions:
-        """Return what the args of some events tell."""
+        """Read one row of args per event."""
         strings = events.strings
-        sequences = [one if type(one) is int else NO_ID for one in events.objects("sequence")]
+        sequences = [
+            sequence if type(sequence) is int else NO_ID for sequence in events.objects("sequence")
+        ]
         pairs = zip(events.objects("group"), events.objects("communicator"), strict=True)
         groups = [group if communicator is None else communicator for group, communicator in pairs]
         ranks = events.objects("group_ranks")
-        described, sizes = events.objects("group_description"), events.objects("group_size")
+        descriptions, sizes = events.objects("group_description"), events.objects("group_size")
         return cls.of(
             len(events),
             {
                 "name": events.arg_names("collective"),
-                "group": strings.codes(map(_label, groups, described)),
-                "group_name": strings.codes(map(_group_name, groups, ranks, sizes)),
+                "group": strings.codes(map(_format_label, groups, descriptions)),
+                "group_name": strings.codes(map(_format_group_name, groups, ranks, sizes)),
                 "count": events.ids(NO_ID, "elements"),
                 "data_type": events.arg_names("data_type"),
-                "sequence": [number(one, NO_ID) for one in sequences],
+                "sequence": [number(sequence, NO_ID) for sequence in sequences],
                 "process_group": strings.codes(map(text, groups)),
-                "ranks": strings.codes(str(one or "") for one in ranks),
-                "size": [number(one, NO_ID) for one in sizes],
+                "ranks": strings.codes(str(members or "") for members in ranks),
+                "size": [number(size, NO_ID) for size in sizes],
             },
         )
 
     def at(self, rows: Int64) -> Descriptions:
-        """Return what rows say, nothing where the row is NO_ID."""
-        nothing = Descriptions.of(1, {})
-        return Descriptions.concat([self, nothing]).take(np.where(rows < 0, len(self), rows))
+        """Return the given rows; an empty description for row NO_ID."""
+        empty = Descriptions.of(1, {})
+        return Descriptions.concat([self, empty]).take(np.where(rows < 0, len(self), rows))
 
 
-def find_announcing(events: EventRows) -> Bool:
-    """Return which events of the host say what collective they launch."""
+def are_announcements(events: EventRows) -> Bool:
+    """Return which events of the host name or describe the collective that they launch."""
     launch = events.by_name(np.bool_, lambda name: bool(launched_op(name)))
-    return tell_of_collectives(events) | launch
+    return have_collective_args(events) | launch
 
 
 class Announcements(ThreadIntervals):
-    """Events of the host that announce the collectives it launches.
+    """Events of the host that name or describe the collectives launched inside them.
 
-    op: what is launched; described: the row of Descriptions with more, NO_ID for none.
+    op: name of the collective, NO_NAME for none; described: row in `Descriptions`, NO_ID for none.
     """
 
     op: Codes = column(np.int32)
@@ -205,7 +204,7 @@ class Announcements(ThreadIntervals):
 
     @classmethod
     def read(cls, events: EventRows, described: Int64) -> Announcements:
-        """Return what some events say, given the rows of what their args describe."""
+        """Read announcements from events, given the row in `Descriptions` of each."""
         strings = events.strings
         ops = events.by_name(np.int64, lambda name: strings.code(launched_op(name)))
         return cls.of(
@@ -214,9 +213,10 @@ class Announcements(ThreadIntervals):
         )
 
     def of_calls(self, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Int64]:
-        """Return what is said of what each call launched: the op, and the row of its description.
+        """Return the collective around each runtime call, and the row of its description.
 
-        Nothing is said of graphs, whose ops were announced when they were captured.
+        They are NO_NAME and NO_ID for launches of graphs, whose collectives were announced when
+        the graph was captured.
         """
         naming, describing = self.take(self.op != NO_NAME), self.take(self.described != NO_ID)
         return (
@@ -225,8 +225,8 @@ class Announcements(ThreadIntervals):
         )
 
 
-def _label(group: Value, description: Value) -> str:
-    """Return the process group: descriptions repeat ("undefined"), names do not."""
+def _format_label(group: Value, description: Value) -> str:
+    """Return a label of a process group: its unique name, and its description if it has one."""
     if group is None:
         return ""
     if not isinstance(description, str) or description in _UNDEFINED:
@@ -234,8 +234,11 @@ def _label(group: Value, description: Value) -> str:
     return f"Group {text(group)} {description}"
 
 
-def _group_name(group: Value, ranks: Any, size: Value) -> str:
-    """Name and members: groups of one name have other members elsewhere in some versions."""
+def _format_group_name(group: Value, ranks: Any, size: Value) -> str:
+    """Return the name and members of a group.
+
+    In some versions of PyTorch, groups of other ranks have the same name but other members.
+    """
     members = str(ranks or "")
     if not members and size is not None:
         members = f"of {text(size)} ranks"
@@ -243,156 +246,163 @@ def _group_name(group: Value, ranks: Any, size: Value) -> str:
 
 
 def find_communicating(tasks: Tasks, strings: StringPool) -> Rows:
-    """Return the tasks that communicate, by category, by kernel or by what launched them."""
+    """Return the tasks that communicate, judged by category, by kernel name or by launcher."""
     kernels = np.flatnonzero(tasks.compute)
-    named = [column[kernels].astype(np.int64) for column in (tasks.name, tasks.op_type)]
-    pairs, which = distinct_pairs(*named)
-    told = [
-        communication_of(strings[kernel], strings[by]) is not None for kernel, by in pairs.tolist()
+    names = [column[kernels].astype(np.int64) for column in (tasks.name, tasks.op_type)]
+    pairs, pair_of_kernel = distinct_pairs(*names)
+    pair_communicates = [
+        communication_of(strings[kernel], strings[launcher]) is not None
+        for kernel, launcher in pairs.tolist()
     ]
-    found = have_type(COLLECTIVES, tasks.task_type, strings)
-    found[kernels] |= np.array(told, np.bool_)[which]
-    return np.flatnonzero(found)
+    communicates = have_type(COLLECTIVES, tasks.task_type, strings)
+    communicates[kernels] |= np.array(pair_communicates, np.bool_)[pair_of_kernel]
+    return np.flatnonzero(communicates)
 
 
-_OF_TASKS = ("start_ns", "end_ns", "connection", "launch_ns")
-_TOLD = ("count", "data_type", "sequence")
+_FROM_TASKS = ("start_ns", "end_ns", "connection", "launch_ns")
+_FROM_DESCRIPTIONS = ("count", "data_type", "sequence")
 
 
 def build_ops(
-    tasks: Tasks, announced: Codes, told: Descriptions, strings: StringPool
+    tasks: Tasks, announced: Codes, descriptions: Descriptions, strings: StringPool
 ) -> CommunicationOps:
-    """Communication ops from the kernels that ran them.
+    """Build communication ops from the kernels that ran them.
 
-    An all-to-all of NCCL runs as sends and receives, so that what launched a kernel tells more
-    than its name. A kernel whose launch is not in the trace did what all others of its function
-    did, and is of the group that has its stream, where there is but one.
+    Names from the launch precede those of kernels, because an all-to-all of NCCL runs as kernels of
+    sends and receives. A kernel whose launch is not in the trace gets the op of other kernels of
+    its function if they all have the same one, and the group of its stream if that has only one.
 
     Args:
-        tasks: those that communicate.
-        announced: (n,) the op that was to be launched, NO_NAME where that is not known.
-        told: (n,) what the trace says of each.
+        tasks: (n,) the tasks that communicate.
+        announced: (n,) the name of the launched op, NO_NAME if unknown.
+        descriptions: (n,) the args of each task's collective.
     """
     kernels = [strings[code] for code in tasks.name.tolist()]
     recorded = have_type(COLLECTIVES, tasks.task_type, strings).tolist()
     kinds = [
         Communication("HCCL", kernel)
         if is_op
-        else communication_of(kernel, strings[by]) or Communication("", UNKNOWN_OP)
-        for kernel, by, is_op in zip(kernels, tasks.op_type.tolist(), recorded, strict=True)
+        else communication_of(kernel, strings[launcher]) or Communication("", UNKNOWN_OP)
+        for kernel, launcher, is_op in zip(kernels, tasks.op_type.tolist(), recorded, strict=True)
     ]
+    launch_names = zip(descriptions.name.tolist(), announced.tolist(), strict=True)
     names = strings.codes(
         [
-            _op_name(strings[said], strings[by], kind.op)
-            for said, by, kind in zip(told.name.tolist(), announced.tolist(), kinds, strict=True)
+            _choose_op_name(strings[described], strings[op], kind.op)
+            for (described, op), kind in zip(launch_names, kinds, strict=True)
         ]
     )
-    known = (announced != NO_NAME) | (told.name != NO_NAME)
+    is_launch_known = (announced != NO_NAME) | (descriptions.name != NO_NAME)
     functions = strings.codes([function_path(kernel) for kernel in kernels])
-    label, group_name = _groups_by_stream(told, tasks.stream)
+    label, group_name = _find_groups(descriptions, tasks.stream)
     library = strings.codes([kind.library for kind in kinds])
-    label = _labels_by_library(label, library, tasks.stream, strings)
+    label = _label_by_library(label, library, tasks.stream, strings)
     return CommunicationOps.of(
         len(tasks),
         {
-            **{name: getattr(tasks, name) for name in _OF_TASKS},
-            **{name: getattr(told, name) for name in _TOLD},
+            **{name: getattr(tasks, name) for name in _FROM_TASKS},
+            **{name: getattr(descriptions, name) for name in _FROM_DESCRIPTIONS},
             "group": label,
             "group_name": group_name,
-            "name": _name_as_others(names, functions, known, strings),
-            "algorithm": strings.codes([_algorithm(kernel) for kernel in kernels]),
+            "name": _rename_by_function(names, functions, is_launch_known, strings),
+            "algorithm": strings.codes([_parse_algorithm(kernel) for kernel in kernels]),
         },
     )
 
 
-def _op_name(said: str, announced: str, of_kernel: str) -> str:
-    """Return the first of what is said that tells what the op does."""
-    given = [name for name in (said, announced, of_kernel) if name]
-    return next((name for name in given if format_kind(name)), given[-1])
+def _choose_op_name(described: str, announced: str, kernel_op: str) -> str:
+    """Return the first name that is one of a known kind of op, else the last that is not empty."""
+    names = [name for name in (described, announced, kernel_op) if name]
+    return next((name for name in names if format_kind(name)), names[-1])
 
 
-def _name_as_others(names: Codes, functions: Codes, known: Bool, strings: StringPool) -> Codes:
-    """Return the names; kernels of unknown launch take that of others of their function."""
-    found = names.copy()
-    for _, its in rows_by_value(functions, distinct(functions[~known])):
-        others = distinct(names[its[known[its]]]).tolist()
+def _rename_by_function(
+    names: Codes, functions: Codes, is_launch_known: Bool, strings: StringPool
+) -> Codes:
+    """Rename kernels without a known launch like others of their function, if those agree."""
+    renamed = names.copy()
+    for _, rows in rows_by_value(functions, distinct(functions[~is_launch_known])):
+        others = distinct(names[rows[is_launch_known[rows]]]).tolist()
         kinds = {collective_kind(strings[code]) for code in others}
         if len(kinds) == 1 and not kinds & set(POINT_TO_POINT):
-            found[its[~known[its]]] = others[0]
-    return found
+            renamed[rows[~is_launch_known[rows]]] = others[0]
+    return renamed
 
 
-def _groups_by_stream(told: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
-    """Label and name of each op's group; where not told, that of its stream if it has but one."""
-    label, name = told.group.copy(), told.group_name.copy()
-    for _, its in rows_by_value(stream, distinct(stream[label == NO_NAME])):
-        is_told = label[its] != NO_NAME
-        at = its[is_told]
-        groups, _ = distinct_pairs(label[at].astype(np.int64), name[at].astype(np.int64))
+def _find_groups(descriptions: Descriptions, stream: Int64) -> tuple[Codes, Codes]:
+    """Return label and name of each op's group.
+
+    An op without a group gets that of other ops on its stream, if they have only one.
+    """
+    label, name = descriptions.group.copy(), descriptions.group_name.copy()
+    for _, rows in rows_by_value(stream, distinct(stream[label == NO_NAME])):
+        has_group = label[rows] != NO_NAME
+        known = rows[has_group]
+        groups, _ = distinct_pairs(label[known].astype(np.int64), name[known].astype(np.int64))
         if len(groups) == 1:
-            rows = its[~is_told]
-            label[rows], name[rows] = groups[0]
+            unknown = rows[~has_group]
+            label[unknown], name[unknown] = groups[0]
     return label, name
 
 
-def _labels_by_library(label: Codes, library: Codes, stream: Int64, strings: StringPool) -> Codes:
-    """Labels of groups: where not told, the library, and the stream if that has several.
+def _label_by_library(label: Codes, library: Codes, stream: Int64, strings: StringPool) -> Codes:
+    """Label groups without a label by their library, and by stream if the library uses several.
 
-    Every communicator has a stream of its own, which each rank numbers for itself.
+    Each communicator has a stream of its own, but ranks number streams differently.
     """
     label = label.copy()
     unknown = np.flatnonzero(label == NO_NAME)
     for code, at in rows_by_value(library[unknown]):
         rows = unknown[at]
-        streams, number_of = np.unique(stream[rows], return_inverse=True)
+        streams, stream_index = np.unique(stream[rows], return_inverse=True)
         label[rows] = code
         if len(streams) > 1:
-            of_stream = [f"{strings[code]} stream {number}" for number in streams.tolist()]
-            label[rows] = strings.codes(of_stream)[number_of]
+            labels = [f"{strings[code]} stream {number}" for number in streams.tolist()]
+            label[rows] = strings.codes(labels)[stream_index]
     return label
 
 
-def _algorithm(kernel: str) -> str:
+def _parse_algorithm(kernel: str) -> str:
     match = _ALGORITHM.search(kernel)
     return match[1] if match else ""
 
 
 def find_members(
-    told: Descriptions,
+    descriptions: Descriptions,
     configured: Mapping[str, Sequence[int]],
     world: int | None,
     strings: StringPool,
 ) -> GroupMembers:
-    """Return the members of the groups of some collectives, and how many ranks there are.
+    """Return members and sizes of groups, including the group of all ranks if its size is known.
 
     Args:
-        told: what the args of the collectives say; long lists of members are cut short there.
-        configured: the members of groups that the head of the trace tells, by name.
-        world: the number of all ranks, None if it is not known.
+        descriptions: the args of collectives, in which long lists of members are cut short.
+        configured: members of groups by name, from the metadata of the trace.
+        world: the number of all ranks, None if unknown.
     """
-    groups = [*_groups(told, configured, strings)]
+    groups = [*_list_groups(descriptions, configured, strings)]
     if world is not None:
         groups.append(ProcessGroup("", size=world))
     return members_of(groups, strings)
 
 
-def _groups(
-    told: Descriptions, configured: Mapping[str, Sequence[int]], strings: StringPool
+def _list_groups(
+    descriptions: Descriptions, configured: Mapping[str, Sequence[int]], strings: StringPool
 ) -> Iterator[ProcessGroup]:
-    columns = (told.group_name, told.process_group, told.ranks, told.size)
-    rows = zip(*(column.tolist() for column in columns), strict=True)
+    names = ("group_name", "process_group", "ranks", "size")
+    rows = zip(*(getattr(descriptions, name).tolist() for name in names), strict=True)
     for group_name, process_group, ranks, size in dict.fromkeys(rows):
         name = strings[group_name]
         if not name:
             continue
-        members = _listed(strings[ranks]) or configured.get(strings[process_group], ())
+        members = _parse_members(strings[ranks]) or configured.get(strings[process_group], ())
         if size not in (NO_ID, len(members)):
             members = ()
         yield ProcessGroup(name, ranks=members, size=max(size, 0))
 
 
-def _listed(text: str) -> tuple[int, ...]:
-    """Return the members in a list that is written out; none where it is cut short."""
+def _parse_members(text: str) -> tuple[int, ...]:
+    """Return the ranks in a JSON list, none if the list was cut short."""
     try:
         return ranks_in(orjson.loads(text))
     except orjson.JSONDecodeError:

@@ -1,4 +1,4 @@
-"""Traces of PyTorch's own profiler: each file is a capture, whatever else lies beside it."""
+"""Recognition of traces of PyTorch's own profiler; each file is a capture of its own."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from timeline.sources.kineto.header import (
     host_of,
     is_named_kineto,
     may_hold_several,
-    place_of,
     read_name,
+    read_rank,
 )
 from timeline.sources.source import Identity, Source
 
 _NEVER_KINETO = frozenset({JsonKind.EXECUTION_TRACE, JsonKind.NPU_TRACE})
-"""What is told by its content, also where it is named as PyTorch names its traces."""
+"""Kinds of files that are not PyTorch traces even if they have the name of one."""
 _LOOKALIKES = frozenset(
     {JsonKind.EXECUTION_TRACE, JsonKind.OPERATOR_TRACE, JsonKind.OTHER_TRACE, JsonKind.CUT_TRACE}
 )
@@ -43,7 +43,7 @@ _LOOKALIKES = frozenset(
 
 def _recognise(folder: Folder) -> Iterator[Capture | Lookalike]:
     for path in (folder.path / name for name in folder.names if has_json_name(name)):
-        kind = _kind_of(path)
+        kind = _find_kind(path)
         if kind is JsonKind.KINETO:
             yield Capture(KINETO, path, path)
         elif kind in _LOOKALIKES:
@@ -51,14 +51,14 @@ def _recognise(folder: Folder) -> Iterator[Capture | Lookalike]:
 
 
 def _recognise_content(file: CaptureFile) -> list[Capture]:
-    is_trace = _kind_of(file.path) is JsonKind.KINETO
+    is_trace = _find_kind(file.path) is JsonKind.KINETO
     return [Capture(KINETO, file.path, file.path)] if is_trace else []
 
 
-def _kind_of(path: Path) -> JsonKind:
-    """Return what a file is; one that is named as a trace and is broken is a trace all the same.
+def _find_kind(path: Path) -> JsonKind:
+    """Return the kind of a file, judged by its content, else by its name.
 
-    Whoever reads it says what is wrong.
+    A broken file with the name of a trace is a trace, so that reading it reports the damage.
     """
     kind = kind_of_json(path)
     if is_named_kineto(path.name) and kind not in _NEVER_KINETO:
@@ -67,23 +67,23 @@ def _kind_of(path: Path) -> JsonKind:
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
-    """Who a trace is; names count only where it says nothing itself.
+    """Identify the rank of a trace: by its metadata, else by its file name and directories.
 
-    They often number the processes of one machine, while the trace tells the rank of the run.
+    Names often number the processes of one machine, while metadata holds the rank of the run.
     """
     name = read_name(capture.content.name)
-    rank, world = place_of(capture.content)
+    rank, world = read_rank(capture.content)
     if rank is not None:
         evidence = [Evidence(rank, f"{capture.content.name}: distributedInfo")]
     else:
         evidence = [Evidence(rank, f"file name {capture.content.name}") for rank in name.ranks]
         evidence = evidence or find_evidence_in_names(capture, root)
     claim = Claim(capture, tuple(evidence), taken=name.taken, worker=name.worker, world=world)
-    return [*_claims_of_parts(claim, is_distributed=rank is not None)] or [claim]
+    return [*_claim_parts(claim, is_distributed=rank is not None)] or [claim]
 
 
-def _claims_of_parts(claim: Claim, *, is_distributed: bool) -> Iterator[Claim]:
-    """Claims for the ranks of a trace that holds several."""
+def _claim_parts(claim: Claim, *, is_distributed: bool) -> Iterator[Claim]:
+    """Yield a claim for each rank of a trace that holds several, none for any other trace."""
     path = claim.capture.content
     if not may_hold_several(path, is_distributed=is_distributed):
         return
@@ -115,7 +115,7 @@ KINETO = Format(
     identify=_identify,
     recorded_time=_recorded_time,
     read_with=_read_with,
-    lies_beside=True,
+    shares_directory=True,
     utc_names=True,
     hardware="GPU",
 )

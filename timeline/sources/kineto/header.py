@@ -1,4 +1,4 @@
-"""The rank of a PyTorch trace and the zero of its times, from its first and last bytes."""
+"""Metadata of a PyTorch trace, from before and after its events, and from its file name."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from timeline.sources.common.identity import ranks_in, ranks_in_file_name
 from timeline.sources.files.opened import UTF8_MARK, last_bytes, open_profile_file
 
 MOST_HEAD_BYTES = 1 << 24
-"""What stands before the events grows with the number of process groups."""
+"""Most bytes of metadata before the events; they grow with the number of process groups."""
 _DISTRIBUTED, _BASE = b"distributedInfo", b"baseTimeNanoseconds"
-_OF_MSMONITOR, _BEGUN = b"metadata", "traceStartNs"
-"""Where msMonitor (chrome_trace_exporter.py) has the wall time at which its times are zero."""
+_MSMONITOR, _MSMONITOR_BASE = b"metadata", "traceStartNs"
+"""Keys of the wall time of zero in traces of msMonitor (chrome_trace_exporter.py)."""
 _RANKS = re.compile(rb'"(rank|world_size)"\s*:\s*(\d{1,9})\b')
 
 
 @dataclass(frozen=True)
 class KinetoHeader:
-    """Facts of a trace beside its events.
+    """Metadata of a trace.
 
-    `rank` is None if it was not part of a distributed run; `base_ns` is the wall time at which
-    its times are zero. world: the number of all ranks, None if it is not known. groups: the
-    members of process groups, by name. damaged: the keys of values that are not valid JSON.
+    rank: None if the run was not distributed. base_ns: wall time of the trace's time zero. world:
+    the number of all ranks, None if unknown. groups: members of process groups by name. damaged:
+    keys of values that are not valid JSON.
     """
 
     rank: int | None
@@ -46,86 +46,90 @@ class KinetoHeader:
     damaged: tuple[str, ...] = ()
 
     def of_other_rank(self) -> KinetoHeader:
-        """Return what holds for the other ranks of a merged trace, such as groups of all ranks."""
+        """Return the header for other ranks of a merged trace: only groups of all ranks remain."""
         shared = {name: ranks for name, ranks in self.groups.items() if len(ranks) == self.world}
         return replace(self, rank=None, groups=shared)
 
 
-def place_of(path: Path) -> tuple[int | None, int | None]:
-    """Return the rank that a trace tells, and the number of all ranks.
+def read_rank(path: Path) -> tuple[int | None, int | None]:
+    """Read the rank of a trace and the number of all ranks from its metadata, None if missing.
 
     Raises:
         SourceError: the file cannot be read.
     """
-    return _place_in(_distributed(_read_values(path, _DISTRIBUTED)[0]))
+    return _parse_rank(_find_distributed(_read_values(path, _DISTRIBUTED)[0]))
 
 
 def read_header(path: Path) -> KinetoHeader:
-    """Read what stands before the events and, where that is not all, behind them.
+    """Read metadata from before the events of a trace and, if keys are missing, from after them.
 
     Raises:
         SourceError: the file cannot be read.
     """
     values, damaged = _read_values(path, _DISTRIBUTED, _BASE)
-    info, base = _distributed(values), values.get(_BASE.decode())
-    if base is None and isinstance(own := values.get(_OF_MSMONITOR.decode()), dict):
-        base = own.get(_BEGUN)
-    rank, world = _place_in(info)
+    info, base = _find_distributed(values), values.get(_BASE.decode())
+    if base is None and isinstance(metadata := values.get(_MSMONITOR.decode()), dict):
+        base = metadata.get(_MSMONITOR_BASE)
+    rank, world = _parse_rank(info)
     base_ns = base if isinstance(base, int) else 0
-    return KinetoHeader(rank, base_ns, world, _groups_in(info), damaged)
+    return KinetoHeader(rank, base_ns, world, _parse_groups(info), damaged)
 
 
 def _read_values(path: Path, *keys: bytes) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return what stands beside the events, and the keys of values there that are not valid JSON.
+    """Return metadata by key, and the keys of values that are not valid JSON.
 
-    keys: what a capture on demand has behind its events. To look there takes unpacking all of a
-    packed trace.
+    keys: the keys that are needed. If one is not before the events it is looked for after them,
+    where captures on demand write it; in a compressed trace all events are decompressed for that.
     """
-    head = _head(path)
-    # A bare list of events has no other values.
+    head = _read_head(path)
+    # A bare list of events has no metadata.
     if EVENTS in head and not head.keys() >= {*keys}:
-        head = tail_values(path, (*keys, _OF_MSMONITOR)) | head
-    return _decoded(head)
+        head = tail_values(path, (*keys, _MSMONITOR)) | head
+    return _decode(head)
 
 
-def _distributed(values: Mapping[str, Any]) -> Mapping[str, Any]:
+def _find_distributed(values: Mapping[str, Any]) -> Mapping[str, Any]:
     info = values.get(_DISTRIBUTED.decode())
     return info if isinstance(info, dict) else {}
 
 
-def _place_in(info: Mapping[str, Any]) -> tuple[int | None, int | None]:
+def _parse_rank(info: Mapping[str, Any]) -> tuple[int | None, int | None]:
     rank = whole_number(info.get("rank"))
     return None if rank is None or rank < 0 else rank, whole_number(info.get("world_size"))
 
 
 _PID = rb'"pid"\s*:\s*("[^"]*"|-?[0-9]+)'
-_LAST_PID = re.compile(_PID)
+_ANY_PID = re.compile(_PID)
 _LABELLED = re.compile(
     rb'"pid"\s*:\s*"\[|"process_name"[^}]{0,200}?[Rr](?:ank|ANK)[ _-]?\d'
     rb'|"args"\s*:\s*\{(?:[^{}]{0,200}?,)?\s*"rank"\s*:'
 )
-"""What merged traces have: labels in pids, ranks in names of processes or among args."""
-_ON_ONE_PROCESS = (
+"""Marks of a merged trace: labels in pids, ranks in names of processes or among args."""
+_ONE_PER_RANK = (
     re.compile(rb'"cat"\s*:\s*"[a-z0-9]+_(?:runtime|driver)"[^{}]*?' + _PID),
     re.compile(rb'"cat"\s*:\s*"kernel"[^{}]*?' + _PID),
     re.compile(rb'"(?:deviceId"\s*:\s*|name"\s*:\s*"Device )([0-9]+)'),
 )
-"""What has one pid in a trace of one rank: calls that launch, and kernels; and one device.
-
-Devices are looked for as msMonitor names them.
-"""
-_OF_ONE_PROCESS = (re.compile(rb'"name"\s*:\s*"stream '), re.compile(rb'"labels"\s*:\s*"CPU"'))
-"""The same of names that are given to a process behind its pid: of its streams, and of the host."""
+"""Patterns with a single value in a trace of one rank: the pid of runtime calls, the pid of
+kernels, and the device as msMonitor writes it."""
+_AFTER_PID = (re.compile(rb'"name"\s*:\s*"stream '), re.compile(rb'"labels"\s*:\s*"CPU"'))
+"""Patterns that follow a pid, which has a single value each in a trace of one rank: names of
+streams, and the label of the host."""
 _LONGEST_EVENT = 300
+"""Most bytes between such a pattern and the pid before it."""
 _ENDS_BYTES = 1 << 16
-"""So many bytes at the beginning and at the end are looked at."""
+"""Number of bytes that are searched at the beginning and at the end of a trace."""
 
 
 def may_hold_several(path: Path, *, is_distributed: bool) -> bool:
-    """Return whether the ends of a trace look like those of one that holds several ranks.
+    """Return whether the first and last bytes of a trace hint at several ranks.
 
-    The end of a large packed trace is looked at only where it does not say that it is of one rank:
-    all of it would have to be unpacked.
+    The end of a large compressed trace is searched only if its metadata names no rank, because all
+    of the trace must be decompressed for that.
+
+    Args:
+        path: the trace.
+        is_distributed: whether its metadata names a rank.
 
     Raises:
         SourceError: the file cannot be read.
@@ -136,18 +140,18 @@ def may_hold_several(path: Path, *, is_distributed: bool) -> bool:
         text += last_bytes(path, _ENDS_BYTES)
     if _LABELLED.search(text):
         return True
-    pids = [{match[1] for match in found.finditer(text)} for found in _ON_ONE_PROCESS]
-    for named in _OF_ONE_PROCESS:
-        befores = (
+    values = [{match[1] for match in pattern.finditer(text)} for pattern in _ONE_PER_RANK]
+    for pattern in _AFTER_PID:
+        prefixes = (
             text[max(0, match.start() - _LONGEST_EVENT) : match.start()]
-            for match in named.finditer(text)
+            for match in pattern.finditer(text)
         )
-        pids.append({found[-1] for before in befores if (found := _LAST_PID.findall(before))})
-    return any(len(alike) > 1 for alike in pids)
+        values.append({pids[-1] for prefix in prefixes if (pids := _ANY_PID.findall(prefix))})
+    return any(len(distinct) > 1 for distinct in values)
 
 
-def _head(path: Path) -> dict[bytes, bytes]:
-    """Return the values before the events, by key; the events themselves are left out.
+def _read_head(path: Path) -> dict[bytes, bytes]:
+    """Return the undecoded values before the events by key, and an entry that marks the events.
 
     Raises:
         SourceError: there are no events.
@@ -161,16 +165,16 @@ def _head(path: Path) -> dict[bytes, bytes]:
         return {}
     raise SourceError(
         path,
-        "is no PyTorch trace: it has no list of events, or too much before it.",
+        "is not a PyTorch trace: it has no list of events, or too much before it.",
         offset=0,
         do='Expected an object with "traceEvents", or a list of events.',
     )
 
 
-def _decoded(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the values beside the events by key, and the keys of those that are not valid JSON.
+def _decode(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Decode metadata, and return the keys of values that are not valid JSON.
 
-    Of what the run says of its ranks, what can be found is taken where it is not.
+    From a damaged distributedInfo, rank and number of ranks are read if they can be found.
     """
     values, damaged = {}, []
     for key, text in head.items():
@@ -181,12 +185,12 @@ def _decoded(head: Mapping[bytes, bytes]) -> tuple[dict[str, Any], tuple[str, ..
         except orjson.JSONDecodeError:
             damaged.append(name)
     if (name := _DISTRIBUTED.decode()) in damaged:
-        found = _RANKS.findall(head[_DISTRIBUTED])
-        values[name] = values | {key.decode(): int(number) for key, number in found}
+        numbers = _RANKS.findall(head[_DISTRIBUTED])
+        values[name] = values | {key.decode(): int(number) for key, number in numbers}
     return values, tuple(damaged)
 
 
-def _groups_in(info: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
+def _parse_groups(info: Mapping[str, Any]) -> dict[str, tuple[int, ...]]:
     groups = info.get("pg_config")
     return {
         str(group.get("pg_name")): ranks_in(group.get("ranks"))
@@ -203,7 +207,10 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 @dataclass(frozen=True)
 class KinetoName:
-    """Parts of a file name: `ranks` are all that it names, `taken` is YYYYmmddHHMMSSmmm."""
+    """Parts of a file name: all ranks that it names, the worker, and the time (`taken`) in UTC.
+
+    `taken` has the form YYYYmmddHHMMSSmmm.
+    """
 
     ranks: tuple[int, ...]
     worker: str = ""
@@ -211,29 +218,26 @@ class KinetoName:
 
 
 def is_named_kineto(name: str) -> bool:
-    """Return whether a file is named by torch.profiler.tensorboard_trace_handler."""
+    """Return whether a file name is one of torch.profiler.tensorboard_trace_handler."""
     return _NAMED.fullmatch(name) is not None
 
 
 def read_name(name: str) -> KinetoName:
-    """Return what the name of a trace tells.
+    """Parse the file name of a trace.
 
-    The handler's names are the worker, a point and the time in ms or, since 2.1, in ns.
+    PyTorch's trace handler names a file by worker, a dot, and the time in ms or, since 2.1, in ns.
     """
     ranks = ranks_in_file_name(name)
-    handled = _NAMED.fullmatch(name)
-    stamped = _STAMP.fullmatch(handled[1]) if handled else None
-    if stamped is None:
+    handler_name = _NAMED.fullmatch(name)
+    stamp = _STAMP.fullmatch(handler_name[1]) if handler_name else None
+    if stamp is None:
         return KinetoName(ranks)
-    return KinetoName(ranks, stamped[1], _taken(int(stamped[2][:13])))
+    time_ms = int(stamp[2][:13])
+    time = _EPOCH + timedelta(milliseconds=time_ms)
+    return KinetoName(ranks, stamp[1], f"{time:%Y%m%d%H%M%S}{time_ms % 1000:03d}")
 
 
 def host_of(worker: str) -> str:
-    """Return the host of a worker named HOST_PID by the handler; empty for other names."""
-    found = _WORKER.fullmatch(worker)
-    return found[1] if found else ""
-
-
-def _taken(time_ms: int) -> str:
-    moment = _EPOCH + timedelta(milliseconds=time_ms)
-    return f"{moment:%Y%m%d%H%M%S}{time_ms % 1000:03d}"
+    """Return HOST from a worker named HOST_PID by PyTorch's trace handler, else an empty string."""
+    match = _WORKER.fullmatch(worker)
+    return match[1] if match else ""

@@ -1,4 +1,4 @@
-"""Launches of the tasks of a PyTorch trace: the runtime call and the operator."""
+"""Runtime calls and operators that launched the device tasks of a PyTorch trace."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from timeline.sources.decoders.joins import Lookup, last_rows, values_at
 from timeline.sources.kineto.tables import correlations, external_ids
 
 NOT_LAUNCHED = -1
-"""The call of what no call of the trace launched."""
+"""In place of the row of a call, for tasks that no call in the trace launched."""
 _GRAPH_LAUNCH = re.compile(r"graphlaunch", re.I)
 """cudaGraphLaunch, cuGraphLaunch, hipGraphLaunch."""
 _LAUNCH = re.compile(r"launch(?!.*host)", re.I)
@@ -35,40 +35,43 @@ class ThreadIntervals(Spans):
     thread: Int64 = column(np.int64)
 
     def around(self, call: Rows, calls: RuntimeCalls) -> Rows:
-        """Return the innermost interval around each call, -1 for none.
+        """Return the row of the innermost interval around each call, -1 for none.
 
-        A call that launches a graph has none: what ran around the capture of the graph is not in
-        the trace. An interval is looked for in the middle of the call, because the clocks of both
-        differ by microseconds, to which some versions round as well.
+        Calls that launch a graph have none, because the operators whose kernels it holds ran when
+        it was captured. The middle of a call must be inside the interval, as their clocks may
+        differ by microseconds, and some versions round times to microseconds.
 
-        call: (n,) rows of the calls, NOT_LAUNCHED for none.
+        Args:
+            call: (n,) rows of the calls, NOT_LAUNCHED for none.
+            calls: all calls.
         """
-        found = np.full(len(call), -1, np.intp)
-        asked = np.flatnonzero(call != NOT_LAUNCHED)
-        asked = asked[~calls.graph[call[asked]]]
-        of_calls = calls.take(call[asked])
+        interval = np.full(len(call), -1, np.intp)
+        sought = np.flatnonzero(call != NOT_LAUNCHED)
+        sought = sought[~calls.graph[call[sought]]]
+        sought_calls = calls.take(call[sought])
         _, lane = distinct_pairs(
-            np.concatenate([self.process, of_calls.process]),
-            np.concatenate([self.thread, of_calls.thread]),
+            np.concatenate([self.process, sought_calls.process]),
+            np.concatenate([self.thread, sought_calls.thread]),
         )
-        lane_of, lane_asked = lane[: len(self)], lane[len(self) :]
-        order = np.argsort(lane_of, kind="stable")
-        lane_of = lane_of[order]
-        middle_ns = of_calls.start_ns + (of_calls.end_ns - of_calls.start_ns) // 2
-        for number, of_lane in rows_by_value(lane_asked):
-            rows = order[slice(*np.searchsorted(lane_of, [number, number + 1]))]
-            at = latest_open(self.start_ns[rows], self.end_ns[rows], middle_ns[of_lane])
+        interval_lane, call_lane = lane[: len(self)], lane[len(self) :]
+        order = np.argsort(interval_lane, kind="stable")
+        interval_lane = interval_lane[order]
+        middle_ns = sought_calls.start_ns + (sought_calls.end_ns - sought_calls.start_ns) // 2
+        for number, lane_calls in rows_by_value(call_lane):
+            rows = order[slice(*np.searchsorted(interval_lane, [number, number + 1]))]
+            at = latest_open(self.start_ns[rows], self.end_ns[rows], middle_ns[lane_calls])
             inside = at >= 0
-            found[asked[of_lane[inside]]] = rows[at[inside]]
-        return found
+            interval[sought[lane_calls[inside]]] = rows[at[inside]]
+        return interval
 
 
 class RuntimeCalls(ThreadIntervals):
-    """Calls of the runtime: their correlation, and their row in the host table.
+    """Calls of the runtime.
 
-    The row has no meaning where the host table was not read. external: the External id, by which
-    some versions for ROCm name the call of a kernel. graph: whether the call launches a graph,
-    which was captured before; launches: kernels, alone or in a graph; copies: a copy or a fill.
+    connection: the correlation id. row: the row in the host table, meaningless if that was not
+    read. external: the External id, by which kernels refer to their call in some versions for ROCm.
+    graph: whether the call launches a graph; launches: whether it launches kernels, alone or in a
+    graph; copies: whether it copies or fills memory.
     """
 
     connection: Int64 = column(np.int64)
@@ -80,7 +83,7 @@ class RuntimeCalls(ThreadIntervals):
 
     @classmethod
     def among(cls, events: EventRows, host: HostEvents, first_row: int) -> RuntimeCalls:
-        """Those that are a part of the host table, which starts at a row."""
+        """Read runtime calls from events that are in the host table from `first_row` on."""
         return cls(
             host.start_ns,
             host.end_ns,
@@ -95,21 +98,21 @@ class RuntimeCalls(ThreadIntervals):
         )
 
     def in_order(self) -> RuntimeCalls:
-        """Return the calls by correlation, then start, as the other methods need them."""
+        """Return the calls ordered by correlation, then start, as the other methods need them."""
         return self.take(np.lexsort((self.start_ns, self.connection)))
 
     def launching(self, connection: Int64) -> Rows:
-        """Return the latest call of each correlation: of a call inside another, the inner one."""
+        """Return the latest call of each correlation, which is the inner one of nested calls."""
         return last_rows(self.connection, connection)
 
-    def moments_ns(self, call: Rows) -> Int64:
-        """Return when each call began, NO_TIME where there is none."""
+    def starts_ns(self, call: Rows) -> Int64:
+        """Return the start of each call, NO_TIME for NOT_LAUNCHED."""
         if not len(self):
             return constant(NO_TIME, len(call), np.int64)
         return np.where(call != NOT_LAUNCHED, self.start_ns[call], NO_TIME)
 
     def arrows(self, task_call: Rows, category: str, strings: StringPool) -> Flows:
-        """Arrows from calls on the host to tasks, given the call of each task."""
+        """Return arrows from calls to tasks, given the call of each task."""
         launched = np.flatnonzero(task_call != NOT_LAUNCHED)
         source = self.row[task_call[launched]]
         return build_arrows(strings, category, FlowEnd.TASK, source, launched)
@@ -125,25 +128,28 @@ _NEVER_LAUNCHING = frozenset(
         *("squeeze", "unsqueeze", "detach", "detach_", "flatten", "unflatten", "lift_fresh"),
     )
 )
-"""What makes memory or a view of some runs on the host alone: next to it in time is no inside."""
+"""Operators that only allocate memory or make a view, so a call inside one launches for another."""
 
 
 def are_operators(events: EventRows) -> Bool:
-    """Return which events of the host are calls of operators, and no frames or annotations."""
+    """Return which events of the host are operators, as opposed to frames or annotations."""
     return events.by_category(
         np.bool_, lambda category: bool({category, category.lower()} & _OPERATOR_CATEGORIES)
     )
 
 
 class Operators(ThreadIntervals):
-    """Calls of operators that may launch, with the id by which others name them."""
+    """Operators that may launch tasks.
+
+    number: the External id, by which tasks and other events refer to the operator.
+    """
 
     number: Int64 = column(np.int64)
     name: Codes = column(np.int32)
 
     @classmethod
     def among(cls, events: EventRows, host: HostEvents) -> Operators:
-        """Return the operators among events of the host, given as rows too."""
+        """Read operators from events of the host, which are given as host events too."""
         never = events.by_name(np.bool_, _NEVER_LAUNCHING.__contains__)
         rows = np.flatnonzero(are_operators(events) & ~never)
         return cls(
@@ -156,14 +162,13 @@ class Operators(ThreadIntervals):
         )
 
     def launching(self, external: Int64, call: Rows, calls: RuntimeCalls) -> Codes:
-        """Return the name of the operator that launched each task, by id or by time of the call.
+        """Return the name of the operator that launched each task, by id, else by time of the call.
 
-        What a graph launches belongs to no operator: those that ran when it was captured are not
-        in the trace.
+        Tasks that a graph launched have no operator; theirs ran when the graph was captured.
 
         Args:
-            external: (n,) the id of the operator, NO_ID where a task names none.
-            call: (n,) the call that launched it, NOT_LAUNCHED for none.
+            external: (n,) the id of the operator, NO_ID if the task names none.
+            call: (n,) the call that launched the task, NOT_LAUNCHED for none.
             calls: all calls.
         """
         row = Lookup({"number": self.number}, "number").find(external).copy()
@@ -174,35 +179,35 @@ class Operators(ThreadIntervals):
         return values_at(self.name, row, NO_NAME)
 
 
-class Numbered(ColumnTable):
-    """Operators with a sequence number of autograd: their rows in the host table."""
+class AutogradOperators(ColumnTable):
+    """Operators with a sequence number of autograd, by their row in the host table."""
 
     row: Int64 = column(np.int64)
     number: Int64 = column(np.int64)
     forward_thread: Int64 = column(np.int64)
 
     @classmethod
-    def among(cls, events: EventRows, first_row: int) -> Numbered:
-        """Those among events of the host that start at a row."""
+    def among(cls, events: EventRows, first_row: int) -> AutogradOperators:
+        """Read them from events of the host, which are in the host table from `first_row` on."""
         number = events.ids(NO_ID, "gradient")
         rows = np.flatnonzero(number > 0)
         threads = events.at(rows).ids(NO_ID, "forward_thread")
         return cls(first_row + rows.astype(np.int64), number[rows], threads)
 
     def arrows(self, host: HostEvents, strings: StringPool) -> Flows:
-        """Arrows from forward operators to those that work out their gradients."""
+        """Return arrows from forward operators to the backward operators of their gradients."""
         start_ns = host.start_ns[self.row]
         return gradient_arrows(strings, self.row, start_ns, self.number, self.forward_thread)
 
 
 _HIGHEST = 1 << 62
-"""Ids above this one are not numbers that a program counted."""
+"""Upper limit of ids after which new ids are numbered, so that they do not overflow."""
 
 
 class ArrowEnds(ColumnTable):
-    """Ends of the arrows from calls to what they launched, in file order.
+    """Ends of the arrows from calls to the tasks that they launched, in file order.
 
-    The id of an arrow is the correlation of the call and of what it launched.
+    id: the correlation of the call and its tasks. is_start: whether the end is at the call.
     """
 
     id: Int64 = column(np.int64)
@@ -226,21 +231,21 @@ class ArrowEnds(ColumnTable):
         )
 
     def count_half(self, joined: Int64) -> tuple[int, int]:
-        """Count the ends of arrows that join nothing: those alone, and those that have a partner.
+        """Count ends of unused arrows: those without and those with an opposite end in the file.
 
-        joined: the ids of arrows that join a call and what it launched.
+        joined: the ids of arrows that are used, because both the call and its task are read.
         """
-        rest = ~np.isin(self.id, joined)
-        paired = np.intersect1d(self.id[rest & self.is_start], self.id[rest & ~self.is_start])
+        unused = ~np.isin(self.id, joined)
+        paired = np.intersect1d(self.id[unused & self.is_start], self.id[unused & ~self.is_start])
         whole = int(np.count_nonzero(np.isin(self.id, paired[paired != NO_ID])))
-        return int(np.count_nonzero(rest)) - whole, whole
+        return int(np.count_nonzero(unused)) - whole, whole
 
 
 class TaskOrigins(ColumnTable):
-    """Origins of tasks by their events, NO_ID if unknown.
+    """Fields of the events of tasks by which their launches are found, NO_ID if missing.
 
-    process and thread: its lane in the file. external: its External id. described: the row of what
-    its args say of a collective.
+    process, thread: the lane of the event in the file. external: the External id. described: the
+    row of its args in `Descriptions`.
     """
 
     process: Int64 = column(np.int64)
@@ -251,10 +256,11 @@ class TaskOrigins(ColumnTable):
 
 @dataclass(frozen=True)
 class Launches:
-    """Tasks and calls, numbered alike where one launched the other, and the call of each task.
+    """Tasks and runtime calls, with the same `connection` if one launched the other.
 
-    calls: in order, see `RuntimeCalls.in_order`. names_calls: whether the External id of a task
-    without a correlation numbers a call of the runtime, and no operator.
+    calls: ordered as by `RuntimeCalls.in_order`. task_call: the row of the call of each task.
+    names_calls: whether the External id of a task without a correlation is that of a runtime call
+    instead of an operator.
     """
 
     tasks: Tasks
@@ -263,95 +269,100 @@ class Launches:
     names_calls: bool
 
     def are_replayed(self) -> Bool:
-        """Return which tasks a graph launched, or may have, as an (n,) mask.
+        """Return which tasks a graph launched or may have launched, as an (n,) mask.
 
-        Where the call is not recorded, tasks of a graph share a number; those without a number
-        may be of any graph.
+        Without a recorded call, tasks that share a correlation are those of a graph. Tasks without
+        a correlation may belong to a graph if the trace launches any.
         """
         connection = self.tasks.connection
         launched = self.task_call != NOT_LAUNCHED
         replayed: Bool = (connection == NO_ID) & self.calls.graph.any()
         replayed[launched] = self.calls.graph[self.task_call[launched]]
         alone = np.flatnonzero(~launched & (connection != NO_ID))
-        _, which, count = np.unique(connection[alone], return_inverse=True, return_counts=True)
-        replayed[alone] = count[which] > 1
+        _, group, count = np.unique(connection[alone], return_inverse=True, return_counts=True)
+        replayed[alone] = count[group] > 1
         return replayed
 
 
 def find_launches(
     tasks: Tasks, origins: TaskOrigins, calls: RuntimeCalls, ends: ArrowEnds
 ) -> Launches:
-    """Find the call of each task: by correlation, by the file's arrows, or by External id.
+    """Find the call of each task: by correlation, else by the file's arrows, else by External id.
 
-    ROCm leaves the correlation out in some versions. An External id counts only where exactly one
-    call has it that launches such tasks, and only for tasks without a correlation and an arrow.
+    Some versions for ROCm write no correlations. An External id is used only if exactly one call
+    with it launches such tasks.
     """
     connection = tasks.connection.copy()
     rows = np.flatnonzero(connection == NO_ID)
-    connection[rows] = _arrow_at(
+    connection[rows] = _find_arrows(
         ends, origins.process[rows], origins.thread[rows], tasks.start_ns[rows]
     )
-    calls = _with_arrows(calls, ends)
+    calls = _connect_by_arrows(calls, ends)
     names_calls = bool((calls.external != NO_ID).any())
     rows = np.flatnonzero(connection == NO_ID)
-    calls, connection[rows] = _with_external(calls, origins.external[rows], tasks.copy[rows])
+    calls, connection[rows] = _connect_by_id(calls, origins.external[rows], tasks.copy[rows])
     calls = calls.take(calls.connection != NO_ID).in_order()
-    numbered = replace(tasks, connection=connection)
-    return Launches(numbered, calls, calls.launching(connection), names_calls)
+    tasks = replace(tasks, connection=connection)
+    return Launches(tasks, calls, calls.launching(connection), names_calls)
 
 
-def _with_arrows(calls: RuntimeCalls, ends: ArrowEnds) -> RuntimeCalls:
-    """Give calls without a correlation the number of the arrow that ends at them."""
+def _connect_by_arrows(calls: RuntimeCalls, ends: ArrowEnds) -> RuntimeCalls:
+    """Set the connection of calls without a correlation to the id of the arrow that ends there.
+
+    If several calls start at once, a second pass considers only those that launch kernels.
+    """
     connection = calls.connection.copy()
-    for some in (np.ones(len(calls), np.bool_), calls.launches):
-        rows = np.flatnonzero((connection == NO_ID) & some)
-        connection[rows] = _arrow_at(
+    for is_candidate in (np.ones(len(calls), np.bool_), calls.launches):
+        rows = np.flatnonzero((connection == NO_ID) & is_candidate)
+        connection[rows] = _find_arrows(
             ends, calls.process[rows], calls.thread[rows], calls.start_ns[rows]
         )
     return replace(calls, connection=connection)
 
 
-def _arrow_at(ends: ArrowEnds, process: Int64, thread: Int64, start_ns: Int64) -> Int64:
-    """Return the id of the arrow that ends where each event starts, NO_ID for none.
+def _find_arrows(ends: ArrowEnds, process: Int64, thread: Int64, start_ns: Int64) -> Int64:
+    """Return the id of the arrow that ends at the start of each event, NO_ID for none.
 
-    Of several events that start at once on one thread, each has its arrow if there are as many:
-    writers put the ends of arrows behind their events, in the same order.
+    Several events that start at once on one thread are matched to arrows in file order if there
+    are as many arrows, because writers put the ends of arrows after their events, in the same
+    order.
     """
-    found = np.full(len(start_ns), NO_ID)
-    if not len(found) or not len(ends):
-        return found
+    arrow = np.full(len(start_ns), NO_ID)
+    if not len(arrow) or not len(ends):
+        return arrow
     _, lane = distinct_pairs(
         np.concatenate([ends.process, process]), np.concatenate([ends.thread, thread])
     )
     _, place = distinct_pairs(lane, np.concatenate([ends.start_ns, start_ns]))
     at_end, at_event = place[: len(ends)], place[len(ends) :]
-    _, same = distinct_pairs(at_end, ends.id)
-    single = np.sort(np.unique(same, return_index=True)[1])
+    _, end = distinct_pairs(at_end, ends.id)
+    single = np.sort(np.unique(end, return_index=True)[1])
     places = int(place.max()) + 1
     counts = [np.bincount(at, minlength=places) for at in (at_end[single], at_event)]
     equal = counts[0] == counts[1]
     single = single[np.argsort(at_end[single], kind="stable")]
     events = np.argsort(at_event, kind="stable")
-    found[events[equal[at_event[events]]]] = ends.id[single[equal[at_end[single]]]]
-    return found
+    arrow[events[equal[at_event[events]]]] = ends.id[single[equal[at_end[single]]]]
+    return arrow
 
 
-def _with_external(calls: RuntimeCalls, external: Int64, copy: Bool) -> tuple[RuntimeCalls, Int64]:
-    """Give tasks the number of the one call that has their External id and launches their kind.
+def _connect_by_id(calls: RuntimeCalls, external: Int64, copy: Bool) -> tuple[RuntimeCalls, Int64]:
+    """Connect tasks to the only call with their External id that launches their kind of task.
 
     Returns:
-        The calls, of which those with such a task have a number, and the number of each task.
+        The calls, of which those with such a task have a connection, and the connection of each
+        task.
     """
-    connection, found = calls.connection.copy(), np.full(len(external), NO_ID)
+    connection, task_connection = calls.connection.copy(), np.full(len(external), NO_ID)
     for copies, launching in ((False, calls.launches), (True, calls.copies)):
         rows = np.flatnonzero(launching & (calls.external != NO_ID))
         ids, first, count = np.unique(calls.external[rows], return_index=True, return_counts=True)
         rows, ids = rows[first[count == 1]], ids[count == 1]
         tasks = np.flatnonzero((copy == copies) & np.isin(external, ids))
         row = rows[np.searchsorted(ids, external[tasks])]
-        fresh = np.unique(row[connection[row] == NO_ID])
+        unconnected = np.unique(row[connection[row] == NO_ID])
         highest = max(connection.max(initial=0), calls.external.max(initial=0))
         first_free = min(highest, _HIGHEST) + 1
-        connection[fresh] = first_free + np.arange(len(fresh))
-        found[tasks] = connection[row]
-    return replace(calls, connection=connection), found
+        connection[unconnected] = first_free + np.arange(len(unconnected))
+        task_connection[tasks] = connection[row]
+    return replace(calls, connection=connection), task_connection

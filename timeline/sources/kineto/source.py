@@ -1,4 +1,4 @@
-"""Records of one trace of PyTorch's own profiler."""
+"""Source of a trace of PyTorch's own profiler."""
 
 from __future__ import annotations
 
@@ -52,8 +52,8 @@ from timeline.sources.decoders.json_events import EventBatch
 from timeline.sources.kineto.collectives import (
     Announcements,
     Descriptions,
+    are_announcements,
     build_ops,
-    find_announcing,
     find_communicating,
     find_members,
 )
@@ -61,8 +61,8 @@ from timeline.sources.kineto.header import KinetoHeader, read_header
 from timeline.sources.kineto.launches import (
     NOT_LAUNCHED,
     ArrowEnds,
+    AutogradOperators,
     Launches,
-    Numbered,
     Operators,
     RuntimeCalls,
     TaskOrigins,
@@ -74,18 +74,18 @@ from timeline.sources.kineto.tables import (
     MEMORY,
     KinetoTable,
     MemoryChanges,
+    build_device_tasks,
+    build_host_events,
     clip_overruns,
     correlation_ids,
     device_ids,
-    device_table,
     external_ids,
-    host_table,
+    find_tables,
+    have_collective_args,
     is_known_category,
     kineto_format,
     memory_counters,
     most_reserved,
-    tables_of,
-    tell_of_collectives,
 )
 from timeline.sources.source import Identity, ReadRequest
 from timeline.units import format_count
@@ -108,9 +108,10 @@ _LEFT_OUT: dict[str, tuple[OmissionCode, bool, frozenset[Layer]]] = {
     _NO_TOTALS: (OmissionCode.NO_TIME, True, frozenset({Layer.COUNTERS})),
     _SAME_STEPS: (OmissionCode.REPEATED, True, frozenset()),
 }
-"""Codes of what is left out, True for losses, and the layers that would draw it, if not all do.
+"""Reasons why events are not drawn, in order of reports.
 
-In the order of reports: events come in parts of any size.
+Each has a code, whether data is lost, and the layers that would draw the events; no layers if any
+would.
 """
 _DEVICE_KINDS = (KinetoTable.KERNEL, KinetoTable.DEVICE)
 _HOST_KINDS = (KinetoTable.RUNTIME, KinetoTable.HOST)
@@ -126,10 +127,18 @@ def read_kineto(
     wanted: ReadRequest,
     part: Part = ALL,
 ) -> Records:
-    """Read a trace, or the part of it that is of one rank, given what stands beside its events.
+    """Read a trace, or the part of it that belongs to one rank.
 
-    Tables that no layer needs stay empty; tasks, ops, steps and launch times are always read,
-    because the overlap of a step needs them.
+    Tables that no wanted layer needs stay empty. Tasks, ops, steps and launch times are always
+    read because overlap per step is computed from them.
+
+    Args:
+        path: the trace.
+        rank: the rank of the records.
+        header: the metadata of the trace.
+        strings: the pool of the records' strings.
+        wanted: the tables and columns that are wanted.
+        part: the processes or the device that belong to the rank.
 
     Raises:
         SourceError: the file cannot be read or holds an event of an unexpected shape.
@@ -141,13 +150,13 @@ def read_kineto(
     records = reader.records(rank, header)
     omissions = (*records.omissions, *damage.omissions(rank))
     warnings = (*records.warnings, *damage.warnings(rank))
-    return _shifted(replace(records, omissions=omissions, warnings=warnings), header.base_ns)
+    return _shift(replace(records, omissions=omissions, warnings=warnings), header.base_ns)
 
 
 class _Reader:
-    """One pass over a file: events become columns as soon as there are enough of them.
+    """One pass over a file, which turns events into columns batch by batch.
 
-    Events of a kind stay in file order, kind after kind, however many come at a time.
+    Each table is in file order, whatever the size of the batches.
     """
 
     def __init__(self, strings: StringPool, wanted: ReadRequest, part: Part) -> None:
@@ -156,20 +165,22 @@ class _Reader:
         self._pids = dict(part.processes) or None
         self._is_moved = any(isinstance(pid, int) and pid != to for pid, to in part.processes)
         self._elsewhere: list[Int64] = []
-        """Correlations of what ran on devices that are not read."""
+        """Correlations of tasks on devices that are not read."""
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
         self._format = kineto_format(shapes=wanted.shapes)
         self._held = EventBatch(self._format, strings, counters=Layer.COUNTERS in wanted.layers)
         self._tasks = {kind: TableBuilder(Tasks) for kind in _DEVICE_KINDS}
         self._origins = {kind: TableBuilder(TaskOrigins) for kind in _DEVICE_KINDS}
-        self._told, self._announced = TableBuilder(Descriptions), TableBuilder(Announcements)
+        self._descriptions = TableBuilder(Descriptions)
+        self._announcements = TableBuilder(Announcements)
         self._host = {kind: TableBuilder(HostEvents) for kind in _HOST_KINDS}
         self._unknown = TableBuilder(HostEvents)
         self._processes: dict[KinetoTable, set[int]] = defaultdict(set)
-        """The processes that have events of each kind."""
+        """Processes with events of each kind."""
         self._steps, self._calls = TableBuilder(Steps), TableBuilder(RuntimeCalls)
-        self._operators, self._numbered = TableBuilder(Operators), TableBuilder(Numbered)
+        self._operators = TableBuilder(Operators)
+        self._autograd = TableBuilder(AutogradOperators)
         self._memory = TableBuilder(MemoryChanges)
         self._reserved_bytes = NO_ID
         self._counters, self._flows = CounterReader(), FlowReader(strings)
@@ -188,7 +199,7 @@ class _Reader:
         self._flush()
 
     def _flush(self) -> None:
-        """Add the events that are held to the tables."""
+        """Move buffered events into the tables."""
         if self._held.others:
             self._left_out[_OTHERS] += self._held.others if self._is_first else 0
             self._held.others = 0
@@ -199,8 +210,8 @@ class _Reader:
         phase = self._phase_if_read(events)
         self._add_instants(EventRows(events, np.flatnonzero(phase == INSTANT)))
         complete = EventRows(events, np.flatnonzero(phase == COMPLETE))
-        kinds = tables_of(complete)
-        by_table = {one: complete.at(np.flatnonzero(kinds == one)) for one in KinetoTable}
+        kinds = find_tables(complete)
+        by_table = {table: complete.at(np.flatnonzero(kinds == table)) for table in KinetoTable}
         if self._device is not None:
             for kind in (*_DEVICE_KINDS, KinetoTable.ANNOTATION):
                 by_table[kind] = self._on_device(by_table[kind])
@@ -209,15 +220,18 @@ class _Reader:
                 described = self._add_descriptions(tasks)
                 origins = {"external": external_ids(tasks), "described": described}
                 self._origins[kind].add(TaskOrigins.of(len(tasks), tasks.lanes() | origins))
-                self._tasks[kind].add(device_table(tasks, kind, every_arg=self._wanted.every_arg))
-        for one in (*_DEVICE_KINDS, *_HOST_KINDS):
-            self._processes[one].update(distinct(by_table[one].processes(NO_ID)).tolist())
+                self._tasks[kind].add(
+                    build_device_tasks(tasks, kind, every_arg=self._wanted.every_arg)
+                )
+        for kind in (*_DEVICE_KINDS, *_HOST_KINDS):
+            self._processes[kind].update(distinct(by_table[kind].processes(NO_ID)).tolist())
         unknown = by_table[KinetoTable.UNKNOWN]
-        self._unknown.add(host_table(unknown, KinetoTable.UNKNOWN, self._wanted))
+        self._unknown.add(build_host_events(unknown, KinetoTable.UNKNOWN, self._wanted))
         host = by_table[KinetoTable.HOST]
         self._steps.add(profiler_steps(host))
-        saying = host.at(find_announcing(host))
-        self._announced.add(Announcements.read(saying, self._add_descriptions(saying)))
+        launchers = host.at(are_announcements(host))
+        described = self._add_descriptions(launchers)
+        self._announcements.add(Announcements.read(launchers, described))
         for kind in _HOST_KINDS:
             if len(by_table[kind]):
                 self._add_host(by_table[kind], kind)
@@ -232,16 +246,16 @@ class _Reader:
         events.values.pids = self._pids
         if self._pids is None:
             return events.phase
-        known = map_values(
+        is_read = map_values(
             events.group,
             lambda groups: np.array(
                 [events.values.process(group) is not None for group in groups.tolist()], np.bool_
             ),
         )
-        return np.where(known, events.phase, 0)
+        return np.where(is_read, events.phase, 0)
 
     def _on_device(self, events: EventRows) -> EventRows:
-        """Those that ran on the device that is read; what launched others is noted."""
+        """Return events of the device that is read, and keep the correlations of the others."""
         device = device_ids(events)
         other = (device != self._device) & (device != NO_ID)
         if other.any():
@@ -249,17 +263,18 @@ class _Reader:
         return events.at(~other)
 
     def _add_instants(self, instants: EventRows) -> None:
-        of_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
-        is_known = instants.at(~of_memory).by_category(np.bool_, lambda category: not category)
-        known = int(np.count_nonzero(is_known))
-        self._left_out[_MARKS] += known
-        self._left_out[_OTHERS] += len(is_known) - known
-        memory = instants.at(of_memory)
+        is_memory = instants.by_name(np.bool_, lambda name: name == _MEMORY_EVENT)
+        is_mark = instants.at(~is_memory).by_category(np.bool_, lambda category: not category)
+        marks = int(np.count_nonzero(is_mark))
+        self._left_out[_MARKS] += marks
+        self._left_out[_OTHERS] += len(is_mark) - marks
+        memory = instants.at(is_memory)
         if self._device is not None:
             device = memory.ids(NO_ID, "memory_device")
             memory = memory.at((device == self._device) | (device == NO_ID))
         samples = list(memory_counters(memory))
-        self._left_out[_NO_TOTALS] += len(memory) - sum(len(one.time_ns) for one in samples)
+        drawn = sum(len(counter.time_ns) for counter in samples)
+        self._left_out[_NO_TOTALS] += len(memory) - drawn
         if Layer.COUNTERS in self._wanted.layers:
             self._counters.add(samples)
         if self._wanted.memory:
@@ -268,7 +283,7 @@ class _Reader:
             self._memory.add(MemoryChanges.among(memory))
 
     def _add_arrows(self, events: EventColumns, rows: Rows) -> None:
-        """Take in the ends of arrows; those from calls to what they launch tell launches too."""
+        """Add the ends of arrows; those between calls and tasks are kept apart to find launches."""
         category = events.category[rows]
         launching = events.values.meanings(category, np.bool_, LAUNCHING.__contains__)
         self._arrow_ends.add(ArrowEnds.among(events, rows[launching]))
@@ -278,41 +293,41 @@ class _Reader:
     def _add_host(self, events: EventRows, table: KinetoTable) -> None:
         if not self._has_host and table is KinetoTable.HOST:
             events = events.at(are_operators(events))
-        host = host_table(events, table, self._wanted)
+        host = build_host_events(events, table, self._wanted)
         if table is KinetoTable.RUNTIME:
             self._calls.add(RuntimeCalls.among(events, host, self._host[table].rows))
         else:
             self._operators.add(Operators.among(events, host))
             if Layer.ARROWS in self._wanted.layers and self._has_host:
-                self._numbered.add(Numbered.among(events, self._host[table].rows))
+                self._autograd.add(AutogradOperators.among(events, self._host[table].rows))
         if self._has_host:
             self._host[table].add(host)
 
     def records(self, rank: int, header: KinetoHeader) -> Records:
-        """All that was read, at the times of the file."""
+        """Build records, with times as they are in the file."""
         self._place_unknown()
-        tasks, origins = _joined(self._tasks), _joined(self._origins)
-        # Some who merge traces move the ids of arrows and correlations by different numbers.
+        tasks, origins = _join(self._tasks), _join(self._origins)
+        # Some mergers of traces increase ids of arrows and correlations by different numbers.
         ends = ArrowEnds.empty() if self._is_moved else self._arrow_ends.build()
         launches = find_launches(tasks, origins, self._calls.build(), ends)
         calls, task_call = launches.calls, launches.task_call
-        # Versions 2.0 and 2.1 write the correlation as External id, which is not an operator then.
-        not_named = origins.external == tasks.connection
+        # PyTorch 2.0 and 2.1 write the correlation as External id instead of the operator's id.
+        lacks_operator = origins.external == tasks.connection
         if launches.names_calls:
-            not_named |= tasks.connection == NO_ID
-        named = np.where(not_named, NO_ID, origins.external)
+            lacks_operator |= tasks.connection == NO_ID
+        operator = np.where(lacks_operator, NO_ID, origins.external)
         tasks, overruns = clip_overruns(launches.tasks, launches.are_replayed())
         host, runtime_rows = self._host_table(calls)
-        launching = self._operators.build().launching(named, task_call, calls)
-        tasks = replace(tasks, launch_ns=calls.moments_ns(task_call), op_type=launching)
-        tasks, ops, told = self._communication(tasks, origins.described, calls, task_call)
-        numbered = self._numbered.build()
-        numbered = replace(numbered, row=numbered.row + runtime_rows)
-        flows = self._arrows(launches, ends, host, numbered)
+        launchers = self._operators.build().launching(operator, task_call, calls)
+        tasks = replace(tasks, launch_ns=calls.starts_ns(task_call), op_type=launchers)
+        tasks, ops, descriptions = self._communication(tasks, origins.described, calls, task_call)
+        autograd = self._autograd.build()
+        autograd = replace(autograd, row=autograd.row + runtime_rows)
+        flows = self._arrows(launches, ends, host, autograd)
         steps = self._steps.build()
         _, first = np.unique(steps.iteration, return_index=True)
         self._left_out[_SAME_STEPS] += len(steps) - len(first)
-        series, samples = self._counters.tables(self._group, self._strings)
+        series, samples = self._counters.tables(self._name_group, self._strings)
         return Records(
             rank,
             self._strings,
@@ -325,46 +340,46 @@ class _Reader:
             flows=flows,
             omissions=(*self._omissions(rank), *self._counters.omissions(rank)),
             warnings=(
-                *_several_devices(tasks, calls, rank),
-                *_unknown_categories(tasks, self._strings, rank),
-                *_overrunning(tasks.take(overruns), self._strings, rank),
+                *_warn_of_several_devices(tasks, calls, rank),
+                *_warn_of_unknown_categories(tasks, self._strings, rank),
+                *_warn_of_overruns(tasks.take(overruns), self._strings, rank),
             ),
             hardware=GPU,
             numbered_ops=False,
-            members=find_members(told, header.groups, header.world, self._strings),
+            members=find_members(descriptions, header.groups, header.world, self._strings),
             allocations=self._memory.build().allocations(),
             reserved_bytes=self._reserved_bytes,
         )
 
     def _add_descriptions(self, events: EventRows) -> Int64:
-        """Note what args of events say about collectives: the row of each, NO_ID for nothing."""
+        """Add args of collectives; return the row of each event's description, NO_ID for none."""
         rows = np.full(len(events), NO_ID, np.int64)
-        telling = np.flatnonzero(tell_of_collectives(events))
-        rows[telling] = self._told.rows + np.arange(len(telling))
-        self._told.add(Descriptions.read(events.at(telling)))
+        described = np.flatnonzero(have_collective_args(events))
+        rows[described] = self._descriptions.rows + np.arange(len(described))
+        self._descriptions.add(Descriptions.read(events.at(described)))
         return rows
 
     def _place_unknown(self) -> None:
-        """Add events of unknown categories to the device or the host, whose process they have."""
+        """Add events of unknown categories to the device or the host, judged by their process."""
         unknown = self._unknown.build()
         devices, host = (
-            set[int]().union(*(self._processes[one] for one in kinds))
+            set[int]().union(*(self._processes[kind] for kind in kinds))
             for kinds in (_DEVICE_KINDS, _HOST_KINDS)
         )
         on_device = np.isin(unknown.process, [*(devices - host - {NO_ID})])
-        found = unknown.take(on_device)
-        columns = {"device": found.process, "stream": found.thread, "task_type": found.layer}
-        spans = {"start_ns": found.start_ns, "end_ns": found.end_ns, "name": found.name}
-        self._tasks[KinetoTable.DEVICE].add(Tasks.of(len(found), spans | columns))
-        lanes = {"process": found.process, "thread": found.thread}
-        self._origins[KinetoTable.DEVICE].add(TaskOrigins.of(len(found), lanes))
+        tasks = unknown.take(on_device)
+        columns = {"device": tasks.process, "stream": tasks.thread, "task_type": tasks.layer}
+        spans = {"start_ns": tasks.start_ns, "end_ns": tasks.end_ns, "name": tasks.name}
+        self._tasks[KinetoTable.DEVICE].add(Tasks.of(len(tasks), spans | columns))
+        lanes = {"process": tasks.process, "thread": tasks.thread}
+        self._origins[KinetoTable.DEVICE].add(TaskOrigins.of(len(tasks), lanes))
         if self._has_host:
             self._host[KinetoTable.HOST].add(unknown.take(~on_device))
 
     def _host_table(self, calls: RuntimeCalls) -> tuple[HostEvents, int]:
-        """Return what ran on the host, calls of the runtime first, and the number of these."""
+        """Build the host table, runtime calls first, and return the number of these calls."""
         runtime_rows = self._host[KinetoTable.RUNTIME].rows
-        host = _joined(self._host)
+        host = _join(self._host)
         if self._has_host and (host.connection[calls.row] != calls.connection).any():
             connection = host.connection.copy()
             connection[calls.row] = calls.connection
@@ -372,24 +387,31 @@ class _Reader:
         return host, runtime_rows
 
     def _communication(
-        self, tasks: Tasks, own: Int64, calls: RuntimeCalls, task_call: Rows
+        self, tasks: Tasks, described: Int64, calls: RuntimeCalls, task_call: Rows
     ) -> tuple[Tasks, CommunicationOps, Descriptions]:
-        """Return the tasks, those that communicate marked as not computing, their ops and args.
+        """Build communication ops.
 
-        own: (n,) the row of what each task itself says about its collective.
+        Returns the tasks, of which those that communicate no longer count as computing, the ops,
+        and the description of each op.
+
+        described: (n,) the row of the description in each task's own args, NO_ID for none.
         """
         rows = find_communicating(tasks, self._strings)
-        announced, described = self._announced.build().of_calls(task_call[rows], calls)
-        told = self._told.build().at(np.where(own[rows] != NO_ID, own[rows], described))
-        ops = build_ops(tasks.take(rows), announced, told, self._strings)
+        own = described[rows]
+        announced, by_call = self._announcements.build().of_calls(task_call[rows], calls)
+        descriptions = self._descriptions.build().at(np.where(own != NO_ID, own, by_call))
+        ops = build_ops(tasks.take(rows), announced, descriptions, self._strings)
         compute = tasks.compute.copy()
         compute[rows] = False
-        return replace(tasks, compute=compute), ops, told
+        return replace(tasks, compute=compute), ops, descriptions
 
     def _arrows(
-        self, launches: Launches, ends: ArrowEnds, host: HostEvents, numbered: Numbered
+        self, launches: Launches, ends: ArrowEnds, host: HostEvents, autograd: AutogradOperators
     ) -> Flows:
-        """Arrows from each call to what it launched, and those that the trace draws by time."""
+        """Build arrows from calls to their tasks, those of the trace, and from forward to backward.
+
+        Arrows from forward to backward operators are built only if the trace has none.
+        """
         if Layer.ARROWS not in self._wanted.layers:
             return Flows.empty()
         calls, task_call, tasks = launches.calls, launches.task_call, launches.tasks
@@ -397,16 +419,16 @@ class _Reader:
             task_call = np.full(len(task_call), NOT_LAUNCHED, np.intp)
         joined = tasks.connection[task_call != NOT_LAUNCHED]
         launched = calls.arrows(task_call, LAUNCH, self._strings)
-        resolved = self._flows.resolve(_lanes_of(host).get)
+        resolved = self._flows.resolve(_find_lanes(host).get)
         drawn = resolved.flows
         if not (drawn.category == self._strings.code(FORWARD_BACKWARD)).any():
-            drawn = Flows.concat([drawn, numbered.arrows(host, self._strings)])
+            drawn = Flows.concat([drawn, autograd.arrows(host, self._strings)])
         half, loose = ends.count_half(np.concatenate([joined, *self._elsewhere]))
         self._left_out[_HALF] += len(resolved.lacking) + half
         self._left_out[_LOOSE] += loose
         return Flows.concat([launched, drawn])
 
-    def _group(self, pid: object) -> str:
+    def _name_group(self, pid: object) -> str:
         return MEMORY if pid == MEMORY else self._names.process(pid)
 
     def _omissions(self, rank: int) -> tuple[Omission, ...]:
@@ -418,25 +440,25 @@ class _Reader:
         )
 
 
-def _joined(builders: Mapping[KinetoTable, TableBuilder[_Table]]) -> _Table:
-    """Build one table of several, one behind the other."""
+def _join(builders: Mapping[KinetoTable, TableBuilder[_Table]]) -> _Table:
+    """Build one table from the rows of several builders, in order."""
     first, *others = builders.values()
     for other in others:
         first.extend(other)
     return first.build()
 
 
-def _lanes_of(host: HostEvents) -> dict[LaneKey, LaneRows]:
-    pairs, which = distinct_pairs(host.process, host.thread)
+def _find_lanes(host: HostEvents) -> dict[LaneKey, LaneRows]:
+    pairs, lane = distinct_pairs(host.process, host.thread)
     keys: list[LaneKey] = list(zip(*pairs.T.tolist(), strict=True))
     return {
-        keys[place]: LaneRows(FlowEnd.HOST, rows, host.start_ns[rows], host.end_ns[rows])
-        for place, rows in rows_by_value(which)
+        keys[number]: LaneRows(FlowEnd.HOST, rows, host.start_ns[rows], host.end_ns[rows])
+        for number, rows in rows_by_value(lane)
     }
 
 
-def _several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str, ...]:
-    """Return a remark where several devices or processes are taken for one rank."""
+def _warn_of_several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str, ...]:
+    """Return a warning if several devices or processes are read as one rank."""
     devices = distinct(tasks.device[tasks.device != NO_ID]).tolist()
     processes = len(distinct(calls.process))
     if len(devices) < 2 and processes < 2:
@@ -450,8 +472,8 @@ def _several_devices(tasks: Tasks, calls: RuntimeCalls, rank: int) -> tuple[str,
     )
 
 
-def _unknown_categories(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
-    """Return a remark on what ran on the device and is of a category that nothing is known of."""
+def _warn_of_unknown_categories(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
+    """Return a warning about device tasks of unknown categories."""
     unknown = [
         f"{np.count_nonzero(tasks.task_type == code)} of {strings[code]}"
         for code in distinct(tasks.task_type).tolist()
@@ -465,8 +487,8 @@ def _unknown_categories(tasks: Tasks, strings: StringPool, rank: int) -> tuple[s
     )
 
 
-def _overrunning(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
-    """Say which tasks were cut because their durations were broken."""
+def _warn_of_overruns(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...]:
+    """Return a warning about tasks that were cut because their recorded durations are wrong."""
     if not len(tasks):
         return ()
     name = printable(strings[int(tasks.name[0])])
@@ -477,8 +499,8 @@ def _overrunning(tasks: Tasks, strings: StringPool, rank: int) -> tuple[str, ...
     )
 
 
-def _shifted(records: Records, by_ns: int) -> Records:
-    """All times moved by a constant."""
+def _shift(records: Records, by_ns: int) -> Records:
+    """Add a constant to all times."""
     if not by_ns:
         return records
     return replace(
@@ -496,7 +518,7 @@ def _shifted(records: Records, by_ns: int) -> Records:
 
 @dataclass(frozen=True)
 class KinetoSource:
-    """`*.pt.trace.json` of tensorboard_trace_handler, or what export_chrome_trace wrote."""
+    """A trace file that PyTorch's tensorboard_trace_handler or export_chrome_trace wrote."""
 
     layout: str
     identity: Identity
@@ -506,7 +528,7 @@ class KinetoSource:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The trace, which may be packed."""
+        """The trace, which may be compressed."""
         return (self.trace,)
 
     def read(self, wanted: ReadRequest) -> Records:

@@ -1,4 +1,4 @@
-"""The events of PyTorch's own traces (Kineto) as typed values, and the tables that they become."""
+"""Typed events of PyTorch's own traces (Kineto), and tables of records built from them."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ from timeline.sources.source import ReadRequest
 
 _COLLECTIVE = "collective_comm"
 COLLECTIVES = frozenset({_COLLECTIVE, "Communication"})
-"""Categories of collectives that a profiler plug-in (mspti of NPUs) or msMonitor records as such.
+"""Categories of collectives, as written by a profiler plug-in (mspti of NPUs) or by msMonitor.
 
 msMonitor writes the events of mspti as a trace (chrome_trace_exporter.py), whose categories are
 Kernel, Communication, AclAPI, NodeAPI, RuntimeAPI and Overlap.
 """
 _LAUNCH_MARK = "privateuse1_runtime"
-"""Category of the calls of other accelerators; those of mspti have no length and no correlation."""
+"""Category of runtime calls of other accelerators; mspti's have no length and no correlation."""
 
 
 class KinetoTable(enum.IntEnum):
@@ -47,15 +47,15 @@ class KinetoTable(enum.IntEnum):
 
     KERNEL = enum.auto()
     DEVICE = enum.auto()
-    """Copies, fills and waits on a stream."""
+    """Copies, fills and waits on a stream, and collectives recorded as such."""
     RUNTIME = enum.auto()
     HOST = enum.auto()
     ANNOTATION = enum.auto()
-    """What the host annotated, repeated around the kernels that it launched."""
+    """Annotations of the host, repeated on the device around the kernels launched in them."""
     PROFILER = enum.auto()
-    """What the profiler says of its own recording."""
+    """Events about the profiler's own recording."""
     UNKNOWN = enum.auto()
-    """Categories that are in no list: on the device or the host, as their process tells."""
+    """Other categories, whose process decides if they belong to the device or the host."""
 
 
 _TABLES = {
@@ -84,13 +84,13 @@ _TABLES = {
     "xpu_scope_profiler": KinetoTable.PROFILER,
     "overlap": KinetoTable.PROFILER,
 }
-_OF_RUNTIME = ("_runtime", "_driver")
-"""How categories of calls of a runtime end, which every vendor names after itself."""
+_RUNTIME_SUFFIXES = ("_runtime", "_driver")
+"""Ends of categories of runtime calls, which each vendor prefixes with its own name."""
 _METRICS = "metrics: "
-"""What XPUs write before the name of a kernel, a second time and without its correlation, beside
-what they measured of it (XpuptiScopeProfilerHandlers.cpp)."""
+"""Prefix of a kernel's name in a second event that XPUs write with measurements of the kernel and
+without its correlation (XpuptiScopeProfilerHandlers.cpp)."""
 LAUNCHING = frozenset({"ac2g", "async", "async_gpu", "async_cpu_to_gpu"})
-"""Flows from a call of the runtime to what it launched; their id is the correlation of both."""
+"""Categories of flows from a runtime call to its tasks; their id is the correlation of both."""
 
 
 class KinetoArgs(
@@ -164,7 +164,7 @@ class MemoryArgs(
         "changed": "Bytes",
     },
 ):
-    """The args of events of memory."""
+    """The args of memory events."""
 
     device_type: Value = None
     memory_device: Value = None
@@ -175,7 +175,7 @@ class MemoryArgs(
 
 
 class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
-    """A timestamp: memory was taken or given back, or the recording began or ended."""
+    """An instant event: memory was allocated or freed, or the recording began or ended."""
 
     name: str = ""
     pid: int | str | float = 0
@@ -189,21 +189,21 @@ _OTHER_KINDS = Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
 
 
 def kineto_format(*, shapes: bool = False) -> EventFormat:
-    """Return the format of Kineto events; shapes are many strings, which few ask for."""
+    """Return the format of Kineto events, with input shapes only if wanted, as they are large."""
     left_out = frozenset[str]() if shapes else frozenset({"input_dims"})
     return make_format(KinetoArgs, _OTHER_KINDS, (MemoryArgs,), left_out)
 
 
-def tables_of(events: EventRows) -> Int64:
+def find_tables(events: EventRows) -> Int64:
     """Return the `KinetoTable` of each interval, (n,).
 
-    What names a stream ran on a device, whatever its category; a collective that names none is the
-    call of a library where its process is one of the host, as those of oneCCL are. Calls without
-    a length or a correlation stand at the start of what they launched, and are marks that tell no
-    launch.
+    An event of an unknown category that names a stream ran on a device. A collective that names
+    neither stream nor device may be a library call on the host, as those of oneCCL, so its process
+    decides. Runtime calls without a length or correlation are marks at the start of tasks, from
+    which no launch time can be read.
     """
-    table = events.by_category(np.int64, _table_of_category).copy()
-    rows = np.flatnonzero(events.by_category(np.bool_, lambda one: one == _COLLECTIVE))
+    table = events.by_category(np.int64, _find_table).copy()
+    rows = np.flatnonzero(events.by_category(np.bool_, lambda name: name == _COLLECTIVE))
     placed = [events.at(rows).are_given(arg) for arg in ("stream", "stream_id", "device")]
     table[rows[~np.any(placed, axis=0)]] = KinetoTable.UNKNOWN
     rows = np.flatnonzero(table == KinetoTable.KERNEL)
@@ -213,7 +213,7 @@ def tables_of(events: EventRows) -> Int64:
     if len(unknown):
         on_device = events.at(unknown).are_given("stream")
         table[unknown[on_device]] = KinetoTable.DEVICE
-    calls = np.flatnonzero(events.by_category(np.bool_, lambda one: one == _LAUNCH_MARK))
+    calls = np.flatnonzero(events.by_category(np.bool_, lambda name: name == _LAUNCH_MARK))
     if len(calls):
         spans, marks = events.spans(calls), ~events.at(calls).are_given("correlation")
         marks &= spans["end_ns"] == spans["start_ns"]
@@ -222,29 +222,29 @@ def tables_of(events: EventRows) -> Int64:
 
 
 def is_known_category(category: str) -> bool:
-    """Return whether it is known what events of a category are."""
-    return _table_of_category(category) != KinetoTable.UNKNOWN
+    """Return whether the kind of a category's events is known."""
+    return _find_table(category) != KinetoTable.UNKNOWN
 
 
-def _table_of_category(category: str) -> int:
-    if category.endswith(_OF_RUNTIME):
+def _find_table(category: str) -> int:
+    if category.endswith(_RUNTIME_SUFFIXES):
         return KinetoTable.RUNTIME
     return _TABLES.get(category) or _TABLES.get(category.lower()) or KinetoTable.UNKNOWN
 
 
-def tell_of_collectives(events: EventRows) -> Bool:
-    """Return which events have args about a collective."""
-    told = events.are_given("collective") | events.are_given("group")
-    return told | events.are_given("communicator")
+def have_collective_args(events: EventRows) -> Bool:
+    """Return which events have args that describe a collective."""
+    has_op = events.are_given("collective") | events.are_given("group")
+    return has_op | events.are_given("communicator")
 
 
 PYTHON = "Python"
-"""What torch_npu calls the process of the same events."""
+"""Layer of framework events, named like their process in traces of torch_npu."""
 MEMORY = "Memory"
 _NOT_A_STREAM = 4294967295
-"""Stream of a wait for all streams, in older versions."""
+"""Stream id of a wait for all streams in older versions."""
 _DEVICE_KINDS = {0: "CPU", 1: "GPU", 20: "GPU"}
-"""c10::DeviceType: CPU, CUDA, HIP as CUDA; others keep their number."""
+"""Names of c10::DeviceType for CPU, CUDA and HIP; other types are shown by number."""
 _LAYERS = {
     "cpu_op": PYTHON,
     "operator": PYTHON,
@@ -255,15 +255,15 @@ _LAYERS = {
 
 
 def device_ids(events: EventRows) -> Int64:
-    """Return the device of each event; its pid, which is the device's number, if it names none."""
+    """Return the device of each event: from its args, else its pid, which is a device's number."""
     return events.ids(events.processes(NO_ID), "device", "device_inside", "device_id")
 
 
-def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> Tasks:
-    """Return what ran on devices.
+def build_device_tasks(events: EventRows, table: KinetoTable, *, every_arg: bool) -> Tasks:
+    """Build device tasks.
 
-    Only kernels compute; copies, fills and waits do not. Which kernels communicate instead is
-    known when all that launched them is.
+    Kernels are marked as computing; copies, fills and waits are not. Kernels that communicate are
+    found later, when their launches are known.
     """
     count, strings = len(events), events.strings
     stream = events.ids(events.threads(NO_ID), "stream", "stream_id")
@@ -280,7 +280,7 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
     if every_arg:
         rows, grids = events.given("grid")
         blocks = np.full(count, NO_ID)
-        blocks[rows] = grids.of_others(_blocks, NO_ID)
+        blocks[rows] = grids.of_others(_count_blocks, NO_ID)
         columns["blocks"] = blocks
         columns["occupancy"] = events.ids(NO_ID, "occupancy")
         columns["size_bytes"] = events.ids(NO_ID, "size")
@@ -288,14 +288,15 @@ def device_table(events: EventRows, table: KinetoTable, *, every_arg: bool) -> T
 
 
 def clip_overruns(tasks: Tasks, replayed: Bool) -> tuple[Tasks, Rows]:
-    """Cut tasks at the next start whose recorded durations cannot be true.
+    """Cut tasks with impossible durations at the start of the next task on their stream.
 
-    A stream runs one task after the other; kernels that are launched early overlap the one before
-    them, but two whole ones inside another mean that its duration is broken, as ROCm's sometimes
-    are. A task that waits for others is not asked.
+    A stream runs one task after the other. Kernels that are launched early may overlap the one
+    before them, but two whole kernels inside another mean that its duration is wrong, as ROCm's
+    sometimes are. Only kernels and copies are cut, not waits.
 
     Args:
-        replayed: (n,) which tasks graphs launched, whose branches rightly overlap on one stream.
+        tasks: (n,) all tasks.
+        replayed: (n,) which tasks graphs launched; their branches may overlap on one stream.
 
     Returns:
         The tasks, and the rows of those that were cut.
@@ -304,8 +305,8 @@ def clip_overruns(tasks: Tasks, replayed: Bool) -> tuple[Tasks, Rows]:
     rows = np.flatnonzero(runs & (tasks.compute | tasks.copy) & (tasks.stream != NO_ID))
     _, lane = distinct_pairs(tasks.device[rows], tasks.stream[rows])
     cut, cut_ns = [], []
-    for _, of_lane in rows_by_value(lane):
-        ordered = rows[of_lane[np.argsort(tasks.start_ns[rows[of_lane]], kind="stable")]]
+    for _, lane_rows in rows_by_value(lane):
+        ordered = rows[lane_rows[np.argsort(tasks.start_ns[rows[lane_rows]], kind="stable")]]
         start_ns, end_ns = tasks.start_ns[ordered], tasks.end_ns[ordered]
         earliest_ns = np.minimum.accumulate(end_ns[::-1])[::-1]
         for at in np.flatnonzero(end_ns[:-1] >= earliest_ns[1:]).tolist():
@@ -321,8 +322,8 @@ def clip_overruns(tasks: Tasks, replayed: Bool) -> tuple[Tasks, Rows]:
     return replace(tasks, end_ns=every_end_ns), np.array(cut, np.intp)
 
 
-def _blocks(grid: object) -> int:
-    """Thread blocks of a grid of three dimensions."""
+def _count_blocks(grid: object) -> int:
+    """Return the number of thread blocks in a grid of three dimensions, NO_ID if it is not one."""
     if not isinstance(grid, list) or len(grid) != 3:
         return NO_ID
     x, y, z = (value if type(value) is int and value >= 0 else NO_ID for value in grid)
@@ -330,7 +331,7 @@ def _blocks(grid: object) -> int:
 
 
 def correlations(ids: Int64) -> Int64:
-    """Correlation ids; PyTorch counts from 1."""
+    """Replace ids below 1 by NO_ID, as PyTorch counts from 1."""
     return np.where(ids > 0, ids, NO_ID)
 
 
@@ -340,18 +341,20 @@ def correlation_ids(events: EventRows) -> Int64:
 
 
 def external_ids(events: EventRows) -> Int64:
-    """Return the External id of each event, which numbers an operator or a call, NO_ID for none."""
+    """Return the External id of each event, that of an operator or a call, NO_ID for none."""
     return correlations(events.ids(NO_ID, "external", "external_small"))
 
 
-def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> HostEvents:
-    """Return what ran on the host, of one table: calls of the runtime, or all else by category."""
+def build_host_events(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> HostEvents:
+    """Build host events: of one layer for runtime calls, else of a layer by category."""
     count, strings = len(events), events.strings
     is_runtime = table is KinetoTable.RUNTIME
     layers = (
         constant(strings.code(RUNTIME), count, np.int32)
         if is_runtime
-        else events.by_category(np.int64, lambda one: strings.code(_layer(one))).astype(np.int32)
+        else events.by_category(np.int64, lambda name: strings.code(_choose_layer(name))).astype(
+            np.int32
+        )
     )
     return HostEvents.of(
         count,
@@ -365,21 +368,21 @@ def host_table(events: EventRows, table: KinetoTable, wanted: ReadRequest) -> Ho
             else constant(NO_ID, count, np.int64),
         }
         | ({"level": events.categories()} if wanted.every_arg or wanted.operators else {})
-        | ({"shapes": _shapes(events)} if wanted.shapes and not is_runtime else {}),
+        | ({"shapes": _read_shapes(events)} if wanted.shapes and not is_runtime else {}),
     )
 
 
-def _shapes(events: EventRows) -> Codes:
-    """Return the shapes of inputs, written as for device tasks: `32,3;10`."""
+def _read_shapes(events: EventRows) -> Codes:
+    """Return input shapes in the format of device tasks: `32,3;10`."""
     rows, dims = events.given("input_dims")
-    found = np.full(len(events), NO_NAME, np.int32)
-    spelled = dims.of_others(lambda one: events.strings.code(_format_shapes(one)), NO_NAME)
-    found[rows] = spelled.astype(np.int32)
-    return found
+    shapes = np.full(len(events), NO_NAME, np.int32)
+    codes = dims.of_others(lambda value: events.strings.code(_format_shapes(value)), NO_NAME)
+    shapes[rows] = codes.astype(np.int32)
+    return shapes
 
 
 def _format_shapes(dims: object) -> str:
-    """Return shapes as text, lists of tensors in brackets.
+    """Format shapes, with brackets around lists of tensors.
 
     >>> _format_shapes([[32, 3], [], [[4], [5, 6]]])
     '32,3;;[4;5,6]'
@@ -392,85 +395,85 @@ def _format_shapes(dims: object) -> str:
 def _format_shape(shape: object) -> str:
     if not isinstance(shape, list):
         return str(shape)
-    if any(isinstance(one, list) for one in shape):
+    if any(isinstance(size, list) for size in shape):
         return f"[{_format_shapes(shape)}]"
     return ",".join(map(str, shape))
 
 
-def _layer(category: str) -> str:
-    """Return the layer of a category of the host; one that is not known is a layer of its own."""
+def _choose_layer(category: str) -> str:
+    """Return the layer of a host category; an unknown category is a layer of its own."""
     return _LAYERS.get(category) or _LAYERS.get(category.lower()) or category or PYTHON
 
 
 def memory_counters(events: EventRows) -> Iterator[CounterEvents]:
-    """Return samples of each device from memory events; those without a total are left out."""
-    allocated_at, allocated = _numbers(events, "allocated")
-    reserved_at, reserved = _numbers(events, "reserved")
-    # With one of them alone, the counter would be named like the device.
+    """Yield memory counters by device; omit events that lack one of both totals."""
+    allocated_at, allocated = _read_numbers(events, "allocated")
+    reserved_at, reserved = _read_numbers(events, "reserved")
+    # A counter of only one series would be shown under the name of the device.
     rows, first, second = np.intersect1d(allocated_at, reserved_at, return_indices=True)
     allocated, reserved = allocated[first], reserved[second]
     kind = np.stack([allocated.kind, reserved.kind], axis=1)
     value = np.stack([allocated.value, reserved.value], axis=1)
     time_ns = events.spans(rows)["start_ns"]
-    devices, which = distinct_pairs(
+    devices, device_of_row = distinct_pairs(
         events.ids(0, "device_type")[rows], events.ids(NO_ID, "memory_device")[rows]
     )
-    found = sorted(rows_by_value(which), key=lambda one: int(one[1][0]))
-    for place, of_device in found:
+    by_first_row = sorted(rows_by_value(device_of_row), key=lambda item: int(item[1][0]))
+    for place, device_rows in by_first_row:
         device_type, device = devices[place].tolist()
         name = _DEVICE_KINDS.get(device_type, f"Device type {device_type}")
         yield CounterEvents(
             MEMORY,
             name if device < 0 else f"{name} {device}",
             ("Allocated(bytes)", "Reserved(bytes)"),
-            time_ns[of_device],
+            time_ns[device_rows],
             ArgValues(
-                kind[of_device].reshape(-1), value[of_device].reshape(-1), events.events.values
+                kind[device_rows].reshape(-1), value[device_rows].reshape(-1), events.events.values
             ),
         )
 
 
 def most_reserved(events: EventRows) -> int:
-    """Return the most memory that memory events say was reserved on a device, NO_ID without any."""
+    """Return the highest reserved memory on a device in bytes, NO_ID if memory events name none."""
     on_device = events.at(np.flatnonzero(events.ids(NO_ID, "memory_device") >= 0))
     _, values = on_device.given("reserved")
     return int(values.ids(NO_ID).max(initial=NO_ID))
 
 
 class MemoryChanges(ColumnTable):
-    """Memory that was allocated on a device, or given back."""
+    """Allocations and releases of device memory."""
 
     time_ns: Int64 = column(np.int64)
     device: Int64 = column(np.int64)
     address: Int64 = column(np.int64)
     size_bytes: Int64 = column(np.int64)
-    """Below zero for what was given back."""
+    """Negative for a release."""
 
     @classmethod
     def among(cls, events: EventRows) -> MemoryChanges:
-        """Those of memory events that name a device and an address."""
+        """Read changes from memory events that name a device and a size."""
         rows = np.flatnonzero(
             (events.ids(NO_ID, "memory_device") != NO_ID) & events.are_given("changed")
         )
-        given, values = events.at(rows).given("changed")
-        named = events.at(rows[given])
+        changed, values = events.at(rows).given("changed")
+        changes = events.at(rows[changed])
         return cls(
-            named.spans()["start_ns"],
-            named.ids(NO_ID, "memory_device"),
-            named.ids(0, "address"),
+            changes.spans()["start_ns"],
+            changes.ids(NO_ID, "memory_device"),
+            changes.ids(0, "address"),
             values.ids(0),
         )
 
     def allocations(self) -> Allocations:
-        """Each allocation until its address is given back, if that is recorded."""
+        """Return each allocation, which ends when its address is released, NO_TIME if never."""
         order = np.lexsort((self.time_ns, self.address, self.device))
         ordered = self.take(order)
         same = (ordered.address[1:] == ordered.address[:-1]) & (
             ordered.device[1:] == ordered.device[:-1]
         )
-        back = same & (ordered.size_bytes[1:] == -ordered.size_bytes[:-1])
+        is_released = same & (ordered.size_bytes[1:] == -ordered.size_bytes[:-1])
         released_ns = np.full(len(ordered), NO_TIME)
-        released_ns[:-1][back] = ordered.time_ns[1:][back]
+        released_ns[:-1][is_released] = ordered.time_ns[1:][is_released]
         taken = np.flatnonzero(ordered.size_bytes > 0)
         return Allocations.of(
             len(taken),
@@ -482,8 +485,8 @@ class MemoryChanges(ColumnTable):
         )
 
 
-def _numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
-    """Return where an arg is a number, and its values there."""
+def _read_numbers(events: EventRows, arg: str) -> tuple[Rows, ArgValues]:
+    """Return the rows in which an arg is a number, and its values there."""
     rows, values = events.given(arg)
     numbers, _ = values.reals()
     return rows[numbers], values[numbers]

@@ -1,4 +1,4 @@
-"""Records of a timeline display of MindSpore 0.7 to 2.2, whose rows are unnamed."""
+"""Reader of the timeline display of MindSpore 0.7 to 2.2, a trace JSON with unnamed rows."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ from timeline.sources.mindspore.records_builder import AI_CORE, AI_CPU
 
 
 class DisplayComplete(Complete, gc=False, tag_field="ph", tag="X"):
-    """An interval; its args are an object of any keys."""
+    """An interval with args of any keys."""
 
     args: dict[str, Any] | None = None
 
 
 class _Label(Ignored, gc=False, tag_field="ph", tag="M"):
-    """The labels of rows: the numbers of processes and threads identify them."""
+    """Labels of rows, which are skipped because numbers of processes and threads identify rows."""
 
 
 DISPLAY = EventFormat(DisplayComplete | _Label | Other)
@@ -54,7 +54,7 @@ _STEP = re.compile(r"(?:Model ID: *([0-9]{1,18}) +Iteration ID: *)?([0-9]{1,18})
 
 
 class _Row(enum.IntEnum):
-    """A kind of row, by its events."""
+    """The kind of events in a row."""
 
     AI_CORE = enum.auto()
     AI_CPU = enum.auto()
@@ -62,18 +62,18 @@ class _Row(enum.IntEnum):
     HOST = enum.auto()
     STEP = enum.auto()
     DERIVED = enum.auto()
-    """Overlap and scopes: recomputed from records, never copied."""
+    """Overlap and scopes, which are recomputed from records."""
     UNKNOWN = enum.auto()
 
 
-_BY_PROCESS = {
+_KIND_BY_PROCESS = {
     9000: _Row.AI_CPU,
     10000: _Row.COMMUNICATION,
     11000: _Row.HOST,
     12000: _Row.DERIVED,
     13000: _Row.UNKNOWN,
 }
-_BY_THREAD = {
+_KIND_BY_THREAD = {
     "100000": _Row.STEP,
     "Steps": _Row.STEP,
     "100001": _Row.DERIVED,
@@ -81,12 +81,12 @@ _BY_THREAD = {
     "100002": _Row.UNKNOWN,
     "100003": _Row.HOST,
 }
-"""Rows of the device's own process that are no streams."""
+"""Kinds of rows in the process of the device that are not streams."""
 
 
 @dataclass(frozen=True)
 class Display:
-    """The content of a display, on its own clock: 0 is its first event."""
+    """Records of a display, on a clock that is 0 at its first event."""
 
     tasks: Tasks
     ops: CommunicationOps
@@ -96,18 +96,18 @@ class Display:
 
     @property
     def op_runs(self) -> int:
-        """The number of operators that ran, as MindSpore counts it in its summary."""
+        """Number of operators that ran, by the count of MindSpore's summary."""
         return len(self.tasks) + len(self.host)
 
     @property
     def last_ns(self) -> int:
-        """The end of the last record but for steps, 0 without any."""
+        """The end of the last record, not counting steps; 0 without any."""
         tables = (self.tasks, self.ops, self.host)
         return max((int(table.end_ns.max()) for table in tables if len(table)), default=0)
 
 
 def names_its_rows(path: Path) -> bool:
-    """Return whether a display names processes, as a trace view of MindSpore 2.3 and 2.4 does.
+    """Return whether a display names its processes, as a trace view of MindSpore 2.3 and 2.4 does.
 
     Raises:
         SourceError: the file cannot be read.
@@ -117,60 +117,61 @@ def names_its_rows(path: Path) -> bool:
 
 
 def read_display(path: Path, strings: StringPool, rank: int) -> Display:
-    """Read a display; the process and thread numbers say what a row is.
+    """Read a display, whose process and thread numbers decide the kind of each row.
 
     Raises:
         SourceError: the file cannot be read, is not a trace, or holds no event that can be decoded.
     """
     damage, tables = LossLog(path), _Tables(strings)
-    held = EventBatch(DISPLAY, strings, counters=False)
-    for _ in held.read(path, damage):
-        if held.is_full():
-            tables.add(held.take())
-    tables.add(held.take())
-    return tables.display(rank, damage, held.others + held.unread)
+    batch = EventBatch(DISPLAY, strings, counters=False)
+    for _ in batch.read(path, damage):
+        if batch.is_full():
+            tables.add(batch.take())
+    tables.add(batch.take())
+    return tables.display(rank, damage, batch.others + batch.unread)
 
 
 class _Tables:
-    """The tables while they grow."""
+    """Builders of the tables of a display."""
 
     def __init__(self, strings: StringPool) -> None:
         self._strings = strings
-        # A table each, so that rows do not come in order of the parts that are added.
+        # One builder per core keeps the order of rows independent of the size of batches.
         self._tasks = {core: TableBuilder(Tasks) for core in (AI_CORE, AI_CPU)}
         self._ops = TableBuilder(CommunicationOps)
         self._host, self._steps = TableBuilder(HostEvents), TableBuilder(Steps)
-        self._known: dict[int, tuple[int, int, int, int]] = {}
+        self._operators: dict[int, tuple[int, int, int, int]] = {}
+        """Codes of type, input shapes, output shapes and data types, by name of the operator."""
         self._derived = self._unknown = 0
 
     def add(self, parts: Sequence[EventColumns]) -> None:
-        """Add events to the tables by what their rows are."""
+        """Add events to tables by the kind of their row."""
         for events in parts:
             rows = np.flatnonzero(events.phase == COMPLETE)
             self._unknown += len(events) - len(rows)
             complete = EventRows(events, rows)
-            kinds = complete.by_lane(np.int64, _kind)
-            of_kind = {kind: complete.at(np.flatnonzero(kinds == kind)) for kind in _Row}
-            self._derived += len(of_kind[_Row.DERIVED])
-            self._unknown += len(of_kind[_Row.UNKNOWN])
-            self._add_tasks(of_kind[_Row.AI_CORE], AI_CORE)
-            self._add_tasks(of_kind[_Row.AI_CPU], AI_CPU)
-            self._add_ops(of_kind[_Row.COMMUNICATION])
-            self._add_host(of_kind[_Row.HOST])
-            self._add_steps(of_kind[_Row.STEP])
+            kinds = complete.by_lane(np.int64, _find_kind)
+            by_kind = {kind: complete.at(np.flatnonzero(kinds == kind)) for kind in _Row}
+            self._derived += len(by_kind[_Row.DERIVED])
+            self._unknown += len(by_kind[_Row.UNKNOWN])
+            self._add_tasks(by_kind[_Row.AI_CORE], AI_CORE)
+            self._add_tasks(by_kind[_Row.AI_CPU], AI_CPU)
+            self._add_ops(by_kind[_Row.COMMUNICATION])
+            self._add_host(by_kind[_Row.HOST])
+            self._add_steps(by_kind[_Row.STEP])
 
     def _add_tasks(self, events: EventRows, core: str) -> None:
         count, args = len(events), events.objects(WHOLE_ARGS)
         names = self._names(events, args)
-        about = [self._about(code, one) for code, one in zip(names.tolist(), args, strict=True)]
-        op_type, inputs, outputs, types = zip(*about, strict=True) if about else ((), (), (), ())
-        streams = events.by_lane(np.int64, lambda _, thread: _stream(thread))
+        operators = map(self._describe, names.tolist(), args)
+        op_type, inputs, outputs, types = zip(*operators, strict=True) if count else ((),) * 4
+        streams = events.by_lane(np.int64, lambda _, thread: _parse_id(thread))
         if core == AI_CPU:
             # Versions that do not know the stream of an AI CPU task write 0.
             streams = np.where(streams == 0, NO_ID, streams)
             device = constant(NO_ID, count, np.int64)
         else:
-            device = events.by_lane(np.int64, lambda process, _: _stream(process))
+            device = events.by_lane(np.int64, lambda process, _: _parse_id(process))
         values = events.spans() | {
             "device": device,
             "stream": streams,
@@ -185,19 +186,19 @@ class _Tables:
         self._tasks[core].add(Tasks.of(count, values))
 
     def _names(self, events: EventRows, args: Sequence[Any]) -> Codes:
-        return self._strings.codes(map(_full_name, events.format_names(), args))
+        return self._strings.codes(map(_choose_name, events.format_names(), args))
 
-    def _about(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:
-        """Return type, shapes and types of an operator, of the first event that has them."""
-        found = self._known.get(name)
-        if found is None:
+    def _describe(self, name: int, args: dict[str, Any] | None) -> tuple[int, int, int, int]:
+        """Return codes of an operator's type, shapes and data types, from its first args."""
+        operator = self._operators.get(name)
+        if operator is None:
             if not args:
                 return NO_NAME, NO_NAME, NO_NAME, NO_NAME
             kind, code = args.get("type"), self._strings.code
             inputs, outputs, types = map(code, format_tensors(tensors_of(args)))
-            found = code(kind if isinstance(kind, str) else ""), inputs, outputs, types
-            self._known[name] = found
-        return found
+            operator = code(kind if isinstance(kind, str) else ""), inputs, outputs, types
+            self._operators[name] = operator
+        return operator
 
     def _add_ops(self, events: EventRows) -> None:
         values = events.spans() | {
@@ -209,16 +210,16 @@ class _Tables:
     def _add_host(self, events: EventRows) -> None:
         values = events.spans() | {
             "layer": self._strings.code(CPU_LAYER),
-            "thread": events.by_lane(np.int64, lambda _, thread: _thread(thread)),
+            "thread": events.by_lane(np.int64, lambda _, thread: _parse_thread(thread)),
             "name": self._names(events, events.objects(WHOLE_ARGS)),
         }
         self._host.add(HostEvents.of(len(events), values))
 
     def _add_steps(self, events: EventRows) -> None:
-        found = [_STEP.fullmatch(name.strip()) for name in events.format_names()]
-        rows = np.array([row for row, match in enumerate(found) if match], np.intp)
-        matches = [match for match in found if match]
-        self._unknown += len(found) - len(matches)
+        names = [_STEP.fullmatch(name.strip()) for name in events.format_names()]
+        rows = np.array([row for row, match in enumerate(names) if match], np.intp)
+        matches = [match for match in names if match]
+        self._unknown += len(names) - len(matches)
         values = events.spans(rows) | {
             "graph": [int(match[1]) if match[1] else NO_GRAPH for match in matches],
             "iteration": [int(match[2]) for match in matches],
@@ -226,7 +227,10 @@ class _Tables:
         self._steps.add(Steps.of(len(matches), values))
 
     def display(self, rank: int, damage: LossLog, others: int) -> Display:
-        """Return all that was read; others: events of phases that stand for nothing."""
+        """Build the display.
+
+        others: number of events of phases that are not read.
+        """
         derived = {"overlap and scopes, which are computed anew": self._derived}
         unknown = {"trace events that stand for nothing known": self._unknown + others}
         tasks = self._tasks[AI_CORE]
@@ -244,23 +248,23 @@ class _Tables:
         )
 
 
-def _kind(pid: object, tid: object) -> _Row:
-    process = _stream(pid)
-    if process in _BY_PROCESS:
-        return _BY_PROCESS[process]
-    return _BY_THREAD.get(str(tid), _Row.AI_CORE)
+def _find_kind(pid: object, tid: object) -> _Row:
+    process = _parse_id(pid)
+    if process in _KIND_BY_PROCESS:
+        return _KIND_BY_PROCESS[process]
+    return _KIND_BY_THREAD.get(str(tid), _Row.AI_CORE)
 
 
-def _stream(value: object) -> int:
+def _parse_id(value: object) -> int:
     match = _STREAM.fullmatch(str(value).strip())
     return int(match[1]) if match else NO_ID
 
 
-def _thread(value: object) -> int:
+def _parse_thread(value: object) -> int:
     match = _LAST_NUMBER.search(str(value))
     return int(match[1]) if match else 0
 
 
-def _full_name(name: str, args: dict[str, Any] | None) -> str:
+def _choose_name(name: str, args: dict[str, Any] | None) -> str:
     full = args.get("fullname") if args else None
     return full if isinstance(full, str) and full else name

@@ -1,4 +1,4 @@
-"""MindSpore's own files: the ids in their names, whose they are, and what reads them."""
+"""Recognition of MindSpore's own files, which are numbered by rank or device in their names."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ _TEXT = re.compile(
     r"|(?:ascend_)?timeline_display_(?P<other>0|[1-9]\d{0,8})\.json)",
     re.ASCII,
 )
-"""The files of MindSpore 0.7 to 2.2 that hold device tasks."""
+"""Text files of MindSpore 0.7 to 2.2 that hold device tasks."""
 _LOG = re.compile(
     r"(?:hwts\.log\.data|training_trace)\.\d+\.dev\..+\.(?P<id>0|[1-9]\d{0,8})\.slice_\d+", re.ASCII
 )
-"""The raw files of MindSpore 0.x and 1.x, which need no export."""
+"""Raw files of MindSpore 0.x and 1.x, which can be read without an export."""
 _SLICE = re.compile(r".+\.slice_\d+", re.ASCII)
 
 
@@ -71,30 +71,30 @@ def _ids_in(directory: Path, pattern: re.Pattern[str]) -> list[int]:
         SourceError: the directory cannot be read.
     """
     with source_errors_for(directory):
-        return _ids_among((path.name for path in directory.iterdir()), pattern)
+        return _find_ids((path.name for path in directory.iterdir()), pattern)
 
 
-def _ids_among(names: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
+def _find_ids(names: Iterable[str], pattern: re.Pattern[str]) -> list[int]:
     matches = (pattern.fullmatch(without_gz(name)) for name in names)
     return sorted({_id_in(match) for match in matches if match})
 
 
 def _id_in(match: re.Match[str]) -> int:
-    found = match.groupdict()
-    return int(found["id"] or found["other"])
+    groups = match.groupdict()
+    return int(groups["id"] or groups["other"])
 
 
-def _capture_of(file: CaptureFile, found: Format, pattern: re.Pattern[str]) -> list[Capture]:
+def _recognise_id(file: CaptureFile, format_: Format, pattern: re.Pattern[str]) -> list[Capture]:
     match = pattern.fullmatch(file.name)
     directory = file.path.parent
-    return [Capture(found, directory, directory, _id_in(match))] if match else []
+    return [Capture(format_, directory, directory, _id_in(match))] if match else []
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
-    """Identify the files of one of several ids in a directory.
+    """Identify the rank of the files with one id in their names.
 
-    The id is the rank since MindSpore 1.5 and the device before. So where a directory named after
-    a rank holds files of one id only, that name has the rank and the id can be the device.
+    The id is the rank since MindSpore 1.5 and the device before. If all files of a directory have
+    the same id and the directory is named after a rank, that name decides.
     """
     number, ids, clock = capture.device, capture.format.ids, Clock()
     assert number is not None and ids is not None
@@ -110,12 +110,12 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _recognise_text(folder: Folder) -> list[Capture]:
-    ids = _ids_among(folder.names, _TEXT)
+    ids = _find_ids(folder.names, _TEXT)
     return [Capture(MINDSPORE_TEXT, folder.directory, folder.path, number) for number in ids]
 
 
 def _file_of_text(file: CaptureFile) -> list[Capture]:
-    return _capture_of(file, MINDSPORE_TEXT, _TEXT)
+    return _recognise_id(file, MINDSPORE_TEXT, _TEXT)
 
 
 def _read_text(claim: Claim, identity: Identity) -> Source:
@@ -124,23 +124,23 @@ def _read_text(claim: Claim, identity: Identity) -> Source:
     return MindSporeTextSource(identity, claim.clock, claim.capture)
 
 
-def _unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
+def _find_unused_beside_text(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.profiler_tables import UnusedFile
 
-    yield from _unused_of_id(capture)
+    yield from _find_unused(capture)
     unnumbered = capture.content / UNNUMBERED
     if unnumbered.is_dir() and len(_text_ids(capture.content)) > 1:
         what = "tasks of communication, whose rank the directory does not tell"
         yield UnusedFile(unnumbered.name, what)
 
 
-def _unused_of_id(capture: Capture) -> Iterator[UnusedFile]:
+def _find_unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.profiler_tables import UnusedFile
 
     for template, what in UNUSED_NUMBERED.items():
-        held = find_file(capture.content, template.format(capture.device))
-        if held is not None:
-            yield UnusedFile(held.name, what)
+        path = find_file(capture.content, template.format(capture.device))
+        if path is not None:
+            yield UnusedFile(path.name, what)
 
 
 MINDSPORE_TEXT = Format(
@@ -151,40 +151,40 @@ MINDSPORE_TEXT = Format(
     identify=_identify,
     ids=_text_ids,
     read_with=_read_text,
-    unused=_unused_beside_text,
-    lies_beside=True,
+    unused=_find_unused_beside_text,
+    shares_directory=True,
     counts_ticks=True,
     noun="text outputs",
     writer="MindSpore",
 )
 
 
-# -- tables alone ----------------------------------------------------------------------------------
+# -- tables only -----------------------------------------------------------------------------------
 
 
 def _recognise_tables(folder: Folder) -> list[Capture]:
     """Recognise small tables, of which only the step trace has times."""
-    found = {table_number(without_gz(name)) for name in folder.names} - {None}
-    numbers = sorted(number for number in found if number is not None)
-    job = _job_of(folder.path, folder.names)
-    return [Capture(MINDSPORE_TABLES, job, folder.path, number) for number in numbers]
+    numbers = {table_number(without_gz(name)) for name in folder.names}
+    ids = sorted(number for number in numbers if number is not None)
+    job = _find_job(folder.path, folder.names)
+    return [Capture(MINDSPORE_TABLES, job, folder.path, number) for number in ids]
 
 
-def _job_of(directory: Path, names: Iterable[str]) -> Path:
-    """Return the directory of a job, whose raw files may lie in `data` there."""
+def _find_job(directory: Path, names: Iterable[str]) -> Path:
+    """Return the directory of a job, given that directory or its `data` with the raw files."""
     is_data = directory.name == "data" and any(map(_SLICE.fullmatch, map(without_gz, names)))
     return directory.parent if is_data else directory
 
 
 def _file_of_tables(file: CaptureFile) -> list[Capture]:
-    """Return the file with the tables of a number: the capture beside it, or all tables."""
+    """Return the capture of a table: the one with the same id in its directory, else a new one."""
     number = table_number(file.name)
     if number is None:
         return []
     directory = file.path.parent
-    beside = [one for one in file.beside if one.format.ids is not None and one.device == number]
-    job = _job_of(directory, [file.name])
-    return beside[:1] or [Capture(MINDSPORE_TABLES, job, directory, number)]
+    existing = [other for other in file.beside if other.format.ids and other.device == number]
+    job = _find_job(directory, [file.name])
+    return existing[:1] or [Capture(MINDSPORE_TABLES, job, directory, number)]
 
 
 def _read_tables(claim: Claim, identity: Identity) -> Source:
@@ -201,8 +201,8 @@ MINDSPORE_TABLES = Format(
     identify=_identify,
     ids=_table_ids,
     read_with=_read_tables,
-    unused=_unused_of_id,
-    lies_beside=True,
+    unused=_find_unused,
+    shares_directory=True,
     counts_ticks=True,
 )
 
@@ -211,14 +211,14 @@ MINDSPORE_TABLES = Format(
 
 
 def _recognise_log(folder: Folder) -> list[Capture]:
-    """Recognise the raw files of a job, in its directory, in `data` there, or in both."""
+    """Recognise the raw files of a job, in its directory or in its `data`."""
     job = folder.directory.parent if folder.directory.name == "data" else folder.directory
-    ids = _ids_among(folder.names, _LOG)
+    ids = _find_ids(folder.names, _LOG)
     return [Capture(MINDSPORE_RAW, job, folder.path, number) for number in ids]
 
 
 def _file_of_log(file: CaptureFile) -> list[Capture]:
-    return _capture_of(file, MINDSPORE_RAW, _LOG)
+    return _recognise_id(file, MINDSPORE_RAW, _LOG)
 
 
 def _read_log(claim: Claim, identity: Identity) -> Source:
@@ -235,7 +235,7 @@ MINDSPORE_RAW = Format(
     identify=_identify,
     ids=_log_ids,
     read_with=_read_log,
-    lies_beside=True,
+    shares_directory=True,
     noun="raw files",
     writer="MindSpore",
 )

@@ -1,4 +1,4 @@
-"""Reads the raw data of MindSpore 0.x and 1.x: hardware log and training trace."""
+"""Source of the raw files of MindSpore 0.x and 1.x: hardware log and training trace."""
 
 from __future__ import annotations
 
@@ -48,13 +48,13 @@ from timeline.sources.source import Identity, ReadRequest
 
 HARDWARE_LOG = Log("hwts.log", HWTS_RECORD, has_magic)
 _TASK_BITS = np.uint64(16)
-"""Of a key, below the stream."""
+"""Number of bits of the task id in a task key, below the stream."""
 _SLICE = re.compile(r"(.*)\.slice_(\d+)")
 
 
 @dataclass(frozen=True)
 class MindSporeRawSource:
-    """The raw files of one device id in one directory, and in the `data` inside it."""
+    """The raw files of one id in a directory and in its `data`."""
 
     identity: Identity
     clock: Clock
@@ -71,8 +71,13 @@ class MindSporeRawSource:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The slices of everything that is read."""
-        return (*self._hardware(), *self._training(), *self._tasks(), *self._operators())
+        """The slices of all logs that are read, and the files that describe operators."""
+        descriptions = (NumberedFile.TASK_DESCRIPTIONS, NumberedFile.GRAPH_DESCRIPTIONS)
+        return (
+            *self._hardware(),
+            *self._training(),
+            *(path for kind in descriptions for path in self._descriptions(kind)),
+        )
 
     def _slices(self, kind: str) -> tuple[Path, ...]:
         slices = [
@@ -89,13 +94,7 @@ class MindSporeRawSource:
     def _training(self) -> tuple[Path, ...]:
         return self._slices("training_trace.*.dev.*")
 
-    def _tasks(self) -> tuple[Path, ...]:
-        return self._described(NumberedFile.TASK_DESCRIPTIONS)
-
-    def _operators(self) -> tuple[Path, ...]:
-        return self._described(NumberedFile.GRAPH_DESCRIPTIONS)
-
-    def _described(self, kind: NumberedFile) -> tuple[Path, ...]:
+    def _descriptions(self, kind: NumberedFile) -> tuple[Path, ...]:
         number = self.capture.device
         assert number is not None
         return find_numbered_files(self._directories, number).get(kind, ())
@@ -107,17 +106,21 @@ class MindSporeRawSource:
             SourceError: a file cannot be read.
         """
         strings, rank = StringPool(), self.identity.rank
-        builder = RecordsBuilder(Records(rank, strings, tells_copies=False))
+        builder = RecordsBuilder(Records(rank, strings, records_copies=False))
         if paths := self._hardware():
             reader = RecordReader(HARDWARE_LOG, paths)
-            found = read_intervals(reader, _marks_of)
-            builder.report((*_losses_of(reader, rank), *_unpaired(found, rank)))
-            operators = _Operators.of(self._tasks(), self._operators(), strings)
-            builder.add_tasks(_tasks_of(found, operators, strings))
+            intervals = read_intervals(reader, _decode_marks)
+            builder.report((*_count_losses(reader, rank), *_count_unpaired(intervals, rank)))
+            operators = _Operators.read(
+                self._descriptions(NumberedFile.TASK_DESCRIPTIONS),
+                self._descriptions(NumberedFile.GRAPH_DESCRIPTIONS),
+                strings,
+            )
+            builder.add_tasks(_build_tasks(intervals, operators, strings))
         if paths := self._training():
             reader = RecordReader(TRAINING_LOG, paths)
             events = np.concatenate([*reader.blocks(), np.empty(0, TRAINING_LOG.record)])
-            builder.report(_losses_of(reader, rank))
+            builder.report(_count_losses(reader, rank))
             builder.add_steps(read_training_trace(events, strings, rank))
         preprocess = self._slices("DATA_PREPROCESS.*AICPUMI")
         if unread := [path for path in preprocess if path.stat().st_size]:
@@ -126,11 +129,11 @@ class MindSporeRawSource:
         return builder.build()
 
 
-def _losses_of(reader: RecordReader, rank: int) -> tuple[Omission, ...]:
-    """Return what was no record of a log that has been read.
+def _count_losses(reader: RecordReader, rank: int) -> tuple[Omission, ...]:
+    """Return the damage of a log that has been read.
 
     Raises:
-        SourceError: it was all.
+        SourceError: the log holds no valid record.
     """
     if not reader.records:
         path = reader.slices[0]
@@ -138,15 +141,15 @@ def _losses_of(reader: RecordReader, rank: int) -> tuple[Omission, ...]:
     return tuple(reader.omissions(rank))
 
 
-def _unpaired(found: TaskIntervals, rank: int) -> tuple[Omission, ...]:
+def _count_unpaired(intervals: TaskIntervals, rank: int) -> tuple[Omission, ...]:
     halves = {
-        "device tasks that had not ended when the capture did": found.unfinished,
-        "ends of device tasks whose start is not in the capture": found.unstarted,
+        "device tasks that had not ended when the capture did": intervals.unfinished,
+        "ends of device tasks whose start is not in the capture": intervals.unstarted,
     }
     return counted_losses(halves, rank, OmissionCode.UNPAIRED)
 
 
-def _marks_of(records: RecordArray) -> TaskMarks:
+def _decode_marks(records: RecordArray) -> TaskMarks:
     tasks = records[(records["head"] & 7) <= TASK_END]
     key = tasks["stream"].astype(np.uint64) << _TASK_BITS | tasks["task"].astype(np.uint64)
     is_end: Bool = tasks["head"] & 7 == TASK_END
@@ -155,31 +158,34 @@ def _marks_of(records: RecordArray) -> TaskMarks:
 
 @dataclass(frozen=True)
 class _Operators:
-    """The name, type and blocks of the operator of each task id; ids of several have none."""
+    """Name, type and blocks of the operator of each task id; empty for ids of several operators."""
 
     name: Codes
     op_type: Codes
     blocks: Int64
 
     @classmethod
-    def of(
+    def read(
         cls, task_paths: Sequence[Path], type_paths: Sequence[Path], strings: StringPool
     ) -> _Operators:
-        """Read what the framework describes; tables count what of it is damaged.
+        """Read operators from the framework's descriptions of tasks and of graphs.
 
-        Task ids alone name an operator: the stream of the framework is not that of the hardware.
+        Operators are found by task id only, as the framework and the hardware number streams
+        differently. Damage is not counted here, but by the reader of the operator tables.
         """
-        described = (one for path in type_paths for one in read_descriptions(path, LossLog(path)))
-        types = {name: kind for name, (kind, _) in described}
+        descriptions = (
+            row for path in type_paths for row in read_descriptions(path, LossLog(path))
+        )
+        types = {name: kind for name, (kind, _) in descriptions}
         count = np.iinfo(np.uint16).max + 1
         name, op_type = np.zeros(count, np.int32), np.zeros(count, np.int32)
         blocks, several = np.full(count, NO_ID), np.zeros(count, np.bool_)
-        tasks = (one for path in task_paths for one in read_tasks(path, LossLog(path)))
-        for operator, own_blocks, task, _ in tasks:
+        tasks = (row for path in task_paths for row in read_tasks(path, LossLog(path)))
+        for operator, task_blocks, task, _ in tasks:
             if 0 <= task < count:
                 code = strings.code(operator)
                 several[task] |= name[task] not in (NO_NAME, code)
-                name[task], blocks[task] = code, own_blocks
+                name[task], blocks[task] = code, task_blocks
                 op_type[task] = strings.code(types.get(operator, ""))
         return cls(
             np.where(several, NO_NAME, name).astype(np.int32),
@@ -188,27 +194,27 @@ class _Operators:
         )
 
 
-def _tasks_of(found: TaskIntervals, operators: _Operators, strings: StringPool) -> Tasks:
-    """Return tasks of starts and ends; those of operators compute, as MindSpore counts them."""
-    stream, task = (found.key >> _TASK_BITS).astype(np.int64), found.key.astype(np.uint16)
-    named = operators.name[task] != NO_NAME
+def _build_tasks(intervals: TaskIntervals, operators: _Operators, strings: StringPool) -> Tasks:
+    """Build device tasks; those with an operator count as computing, as in MindSpore."""
+    stream, task = (intervals.key >> _TASK_BITS).astype(np.int64), intervals.key.astype(np.uint16)
+    is_named = operators.name[task] != NO_NAME
     tasks = Tasks.of(
         len(task),
-        start_ns=found.start_ticks.astype(np.int64) * TICK_NS,
-        end_ns=found.end_ticks.astype(np.int64) * TICK_NS,
+        start_ns=intervals.start_ticks.astype(np.int64) * TICK_NS,
+        end_ns=intervals.end_ticks.astype(np.int64) * TICK_NS,
         stream=stream,
         task=task,
-        name=np.where(named, operators.name[task], strings.code("not named")),
-        task_type=np.where(named, strings.code(AI_CORE), NO_NAME),
+        name=np.where(is_named, operators.name[task], strings.code("not named")),
+        task_type=np.where(is_named, strings.code(AI_CORE), NO_NAME),
         op_type=operators.op_type[task],
         blocks=operators.blocks[task],
-        compute=named,
+        compute=is_named,
     )
     return tasks.take(np.lexsort((tasks.stream, tasks.start_ns)))
 
 
 def _is_training_event(events: RecordArray) -> Bool:
-    """Return a mask of events with a small tag: records that are read out of step have none."""
+    """Return which records are valid events; records read at a wrong offset have larger tags."""
     return np.asarray((events["tag"] < 1 << 32) & (events["tick"] > 0))
 
 
@@ -218,25 +224,26 @@ TRAINING_LOG = Log(
     _is_training_event,
 )
 FP_START, BP_END, STEP_END = 1, 2, 255
-"""Tags; 0 and those above STEP_END mark the job, all others the start or end of a reduce."""
+"""Tags of events; 0 and tags above STEP_END mark the job, all others starts or ends of reduces."""
 TICK_NS = 10
 
 
 def read_training_trace(events: RecordArray, strings: StringPool, rank: int) -> StepTicks:
-    """Return steps in order of their ends; each starts where the one before ends.
+    """Build steps in order of their ends, each starting at the end of the step before it.
 
-    A first step without FP has no start, so it is left out, and so is what follows the last end.
+    The first step starts at its forward start; it is left out if it has none. Events after the last
+    end are left out too.
     """
     tag, time_ns = events["tag"], events["tick"].astype(np.int64) * TICK_NS
     ended = tag == STEP_END
     step = np.cumsum(ended) - ended
     end_ns = time_ns[ended]
     count = len(end_ns)
-    inside = step < count
+    in_step = step < count
     fp_ns, bp_ns = np.full(count, NO_TIME), np.full(count, NO_TIME)
-    for mark, found_ns in ((FP_START, fp_ns), (BP_END, bp_ns)):
-        here = inside & (tag == mark)
-        found_ns[step[here]] = time_ns[here]
+    for mark, mark_ns in ((FP_START, fp_ns), (BP_END, bp_ns)):
+        is_mark = in_step & (tag == mark)
+        mark_ns[step[is_mark]] = time_ns[is_mark]
     start_ns = np.concatenate([fp_ns[:1], end_ns[:-1]])
     steps = Steps.of(
         count,
@@ -247,29 +254,32 @@ def read_training_trace(events: RecordArray, strings: StringPool, rank: int) -> 
         fp_start_ns=fp_ns,
         bp_end_ns=bp_ns,
     )
-    good = start_ns != NO_TIME
-    reduce = inside & (tag > BP_END) & (tag < STEP_END)
-    parts, ops, odd = _reduces(
+    has_start = start_ns != NO_TIME
+    reduce = in_step & (tag > BP_END) & (tag < STEP_END)
+    parts, ops, unpaired = _pair_reduces(
         step[reduce] + 1, events["stream"][reduce].astype(np.int64), time_ns[reduce], strings
     )
-    lost = {
-        "steps without a start": int(np.count_nonzero(~good)),
-        "marks of a step that had not ended when the capture did": int((~inside).sum()),
-        "starts of reduces without an end": odd,
+    reasons = {
+        "steps without a start": int(np.count_nonzero(~has_start)),
+        "marks of a step that had not ended when the capture did": int((~in_step).sum()),
+        "starts of reduces without an end": unpaired,
     }
     return StepTicks(
-        steps.take(good),
+        steps.take(has_start),
         parts,
         ops,
         StepTraceMeans.empty(),
-        omissions=counted_losses(lost, rank, OmissionCode.UNPAIRED),
+        omissions=counted_losses(reasons, rank, OmissionCode.UNPAIRED),
     )
 
 
-def _reduces(
+def _pair_reduces(
     step: Int64, stream: Int64, time_ns: Int64, strings: StringPool
 ) -> tuple[StepParts, CommunicationOps, int]:
-    """Return pairs of start and end of a step and stream; also how many have no partner."""
+    """Pair starts and ends of reduces of each step and stream; return parts, ops and unpaired.
+
+    Both tables hold the same reduces. The last value is the number of events without a partner.
+    """
     order = np.lexsort((np.arange(len(step)), stream, step))
     step, stream, time_ns = step[order], stream[order], time_ns[order]
     number = count_turns(step, stream)
@@ -281,8 +291,8 @@ def _reduces(
         "graph": NO_GRAPH,
         "iteration": step[starts],
     }
-    named = zip(stream[starts].tolist(), (number[starts] // 2).tolist(), strict=True)
-    names = strings.codes(f"stream_{stream_id}_{place}" for stream_id, place in named)
+    ids = zip(stream[starts].tolist(), (number[starts] // 2).tolist(), strict=True)
+    names = strings.codes(f"stream_{stream_id}_{place}" for stream_id, place in ids)
     number = count_turns(step[starts])
     parts = StepParts.of(count, shared, number=number, kind=StepPart.REDUCE)
     ops = CommunicationOps.of(count, shared, name=names, group=strings.code(GROUP))

@@ -1,4 +1,4 @@
-"""The records of one rank of MindSpore while its files are read, one after the other."""
+"""Builder that joins files of one MindSpore rank into records, and reader of its HCCL files."""
 
 from __future__ import annotations
 
@@ -63,57 +63,61 @@ _SUFFIXES = (".json", ".trace")
 
 
 def find_hccl_files(capture: Capture) -> tuple[Path, ...]:
-    """Return the files of the rank whose id is in the name of their directory.
+    """Return the HCCL files of a rank, from the directory with its id in the name.
 
-    A name without an id means the only rank of the directory.
+    Files of a directory without an id are included if the capture is the only rank.
     """
     directory, ids = capture.content, capture.format.ids
     directories = [directory / f"{UNNUMBERED}_{capture.device}"]
     unnumbered = directory / UNNUMBERED
     if unnumbered.is_dir() and ids is not None and ids(directory) == [capture.device]:
         directories.append(unnumbered)
-    held = (path for one in directories for path in one.glob("**/*.*"))
-    return tuple(sorted(path for path in held if path.suffix in _SUFFIXES))
+    paths = (path for parent in directories for path in parent.glob("**/*.*"))
+    return tuple(sorted(path for path in paths if path.suffix in _SUFFIXES))
 
 
 def read_hccl_files(
     paths: Sequence[Path], strings: StringPool, rank: int, *, with_planes: bool
 ) -> tuple[CommunicationOps, PlaneTasks, tuple[Omission, ...]]:
-    """Read the ops of a rank, each from its first to its last task, the tasks, and losses.
+    """Read communication ops of a rank, their HCCL tasks (if wanted), and losses.
 
-    Times are microseconds of the device clock.
-    A file that cannot be read is counted with the first one's name.
+    Each file holds the tasks of one op, with times in microseconds of the device clock. The op
+    lasts from its first to its last task. Files that cannot be read are counted.
     """
-    ops, planes, bad = [], [], []
+    ops, planes, unreadable = [], [], []
     timeless = 0
     for path in paths:
         try:
             document = _decode(read_whole_file(path))
         except (SourceError, msgspec.DecodeError, UnicodeDecodeError):
-            bad.append(path)
+            unreadable.append(path)
             continue
         events = document if isinstance(document, list) else document.traceEvents
-        # An op is called as its directory, or as its file in a shared one.
+        # The directory of a file has the name of its op, unless it is shared by several ops.
         is_shared = path.parent.name.startswith(UNNUMBERED)
-        tasks = _planes(events, strings, strings.code(path.stem if is_shared else path.parent.name))
-        good = (tasks.start_ns != NO_TIME) & (tasks.end_ns >= tasks.start_ns)
-        tasks = tasks.take(good)
-        timeless += int(np.count_nonzero(~good))
+        tasks = _build_planes(
+            events, strings, strings.code(path.stem if is_shared else path.parent.name)
+        )
+        is_valid = (tasks.start_ns != NO_TIME) & (tasks.end_ns >= tasks.start_ns)
+        tasks = tasks.take(is_valid)
+        timeless += int(np.count_nonzero(~is_valid))
         if len(tasks):
-            ops.append(_op(tasks, strings))
+            ops.append(_build_op(tasks, strings))
             planes.append(tasks)
-        elif good.all():
-            bad.append(path)
-    lost = counted_losses({"HCCL tasks without a valid time": timeless}, rank, OmissionCode.NO_TIME)
-    if bad:
-        first = "/".join(bad[0].parts[-3:])
+        elif is_valid.all():
+            unreadable.append(path)
+    omissions = counted_losses(
+        {"HCCL tasks without a valid time": timeless}, rank, OmissionCode.NO_TIME
+    )
+    if unreadable:
+        first = "/".join(unreadable[0].parts[-3:])
         reason = f"HCCL files that hold no tasks or are broken, the first {first}"
-        lost += counted_losses({reason: len(bad)}, rank, OmissionCode.DAMAGED)
+        omissions += counted_losses({reason: len(unreadable)}, rank, OmissionCode.DAMAGED)
     tasks = PlaneTasks.concat(planes) if with_planes else PlaneTasks.empty()
-    return CommunicationOps.concat(ops), tasks, lost
+    return CommunicationOps.concat(ops), tasks, omissions
 
 
-def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:
+def _build_op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:
     return CommunicationOps.of(
         1,
         start_ns=[tasks.start_ns.min()],
@@ -123,7 +127,7 @@ def _op(tasks: PlaneTasks, strings: StringPool) -> CommunicationOps:
     )
 
 
-def _planes(events: Sequence[_Event], strings: StringPool, op: int) -> PlaneTasks:
+def _build_planes(events: Sequence[_Event], strings: StringPool, op: int) -> PlaneTasks:
     start_ns, end_ns = interval_ns([event.ts for event in events], [event.dur for event in events])
     args, count = [event.args or {} for event in events], len(events)
     bandwidths = [_first(arg, "bandwidth(GB/s)", "bandwidth") for arg in args]
@@ -162,20 +166,22 @@ def _text(value: Any) -> str:
 
 
 def _number(value: Any) -> int:
-    """Return an id or size, which some versions write in hexadecimal."""
+    """Parse an id or size, which some versions write in hexadecimal."""
     if isinstance(value, str) and _HEXADECIMAL.fullmatch(value):
         value = int(value, 16)
     return number(value, NO_ID) if isinstance(value, (str, int, float)) else NO_ID
 
 
 def find_repeated(reduces: CommunicationOps, ops: CommunicationOps) -> Bool:
-    """Return which reduces of the step trace overlap an op, which is the same."""
+    """Return which reduces of the step trace overlap an op, and so are recorded twice."""
     if not len(ops):
         return np.zeros(len(reduces), np.bool_)
     order = np.argsort(ops.start_ns, kind="stable")
     latest_end_ns = np.maximum.accumulate(ops.end_ns[order])
-    begun = np.searchsorted(ops.start_ns[order], reduces.end_ns, side="left") - 1
-    repeated: Bool = (begun >= 0) & (latest_end_ns[np.maximum(begun, 0)] > reduces.start_ns)
+    last_begun = np.searchsorted(ops.start_ns[order], reduces.end_ns, side="left") - 1
+    repeated: Bool = (last_begun >= 0) & (
+        latest_end_ns[np.maximum(last_begun, 0)] > reduces.start_ns
+    )
     return repeated
 
 
@@ -183,21 +189,23 @@ _Table = TypeVar("_Table", Tasks, CommunicationOps, PlaneTasks)
 
 
 def find_main_graph(tasks: Tasks, steps: Steps) -> int:
-    """Return the graph of a step trace: the one with most tasks inside its steps.
+    """Return the graph with most tasks inside the steps of a step trace.
 
-    NO_GRAPH where no task names a graph.
+    NO_GRAPH if no task names a graph.
     """
-    known = tasks.graph != NO_GRAPH
-    inside = known & (open_at(tasks.start_ns, steps.start_ns, steps.end_ns) >= 0)
-    graphs, counts = np.unique(tasks.graph[inside if inside.any() else known], return_counts=True)
+    has_graph = tasks.graph != NO_GRAPH
+    in_step = has_graph & (open_at(tasks.start_ns, steps.start_ns, steps.end_ns) >= 0)
+    graphs, counts = np.unique(
+        tasks.graph[in_step if in_step.any() else has_graph], return_counts=True
+    )
     return int(graphs[np.argmax(counts)]) if len(graphs) else NO_GRAPH
 
 
 def with_iterations(tasks: Tasks, steps: Steps, main: int) -> Tasks:
-    """Return the tasks, with the main graph for those that name none.
+    """Set the main graph of tasks that name none, and the iteration of tasks of other graphs.
 
-    Those of other graphs get the number of the step in which they start, so they make steps of
-    their own graph: a step of the training runs several graphs when it has control flow.
+    A training step with control flow runs several graphs. Tasks of graphs other than the main one
+    get the number of the step in which they start, and so make steps of their own graph.
     """
     graph = np.where(tasks.graph == NO_GRAPH, main, tasks.graph)
     row = open_at(tasks.start_ns, steps.start_ns, steps.end_ns)
@@ -208,27 +216,27 @@ def with_iterations(tasks: Tasks, steps: Steps, main: int) -> Tasks:
 
 
 def with_known_graphs(table: _Table, steps: Steps) -> _Table:
-    """Return the rows, with the graph of the step in which they start if they name none."""
+    """Set the graph of rows that name none to that of the step in which they start."""
     row = open_at(table.start_ns, steps.start_ns, steps.end_ns)
-    found = (table.graph == NO_GRAPH) & (row >= 0)
+    inferred = (table.graph == NO_GRAPH) & (row >= 0)
     graph = table.graph.copy()
-    graph[found] = steps.graph[row[found]]
+    graph[inferred] = steps.graph[row[inferred]]
     return replace(table, graph=graph)
 
 
 class RecordsBuilder:
-    """Builds the records of a profile whose steps name no graphs, a table at a time.
+    """Builder of records from files of MindSpore, whose steps name no graphs.
 
-    with_tables: also keeps the small tables that lie in the same files.
+    with_tables: whether profiler tables in the same files are kept as well.
     """
 
     def __init__(self, records: Records, *, with_tables: bool = False) -> None:
         self.records, self._with_tables = records, with_tables
-        self._into = TablesBuilder(records.rank)
+        self._tables = TablesBuilder(records.rank)
         self._ticks = StepTicks.none()
 
     def report(self, omissions: tuple[Omission, ...], warnings: tuple[str, ...] = ()) -> None:
-        """Note what was left out, and remarks."""
+        """Add omissions and warnings."""
         self.records = replace(
             self.records,
             omissions=(*self.records.omissions, *omissions),
@@ -236,12 +244,12 @@ class RecordsBuilder:
         )
 
     def add_tasks(self, tasks: Tasks, omissions: tuple[Omission, ...] = ()) -> None:
-        """Put device tasks to those there are."""
+        """Add device tasks."""
         self.report(omissions)
         self.records = replace(self.records, tasks=Tasks.concat([self.records.tasks, tasks]))
 
     def read_steps(self, path: Path | None) -> StepTicks:
-        """Read a step trace, and keep its mean.
+        """Read a step trace, and keep its means as a profiler table.
 
         Raises:
             SourceError: the file cannot be read.
@@ -249,34 +257,38 @@ class RecordsBuilder:
         if path is None:
             return StepTicks.none()
         ticks = read_step_ticks(path, self.records.strings, self.records.rank)
-        self._into.add(ticks.means)
-        self._into.step_numbers += ticks.numbers
+        self._tables.add(ticks.means)
+        self._tables.step_numbers += ticks.numbers
         return ticks
 
     def add_steps(self, ticks: StepTicks) -> None:
-        """Take the steps, and their reduces as communication ops where there are no others."""
+        """Add steps, and their reduces as communication ops unless there are ops already."""
         self.report(ticks.omissions, ticks.warnings)
         self._ticks = ticks
         self.add_ops(ticks.reduces)
 
-    def leave_out(self, ticks: StepTicks) -> None:
-        """Report steps whose clock nothing relates to the other records."""
+    def report_unrelated_steps(self, ticks: StepTicks) -> None:
+        """Count steps that are left out because their clock cannot be related to other records."""
         reason = "steps of the step trace, whose clock nothing relates to the timeline"
         self.report(
             counted_losses({reason: len(ticks.steps)}, self.records.rank, OmissionCode.NO_CLOCK)
         )
 
     def add_ops(self, ops: CommunicationOps, *, better: bool = False) -> None:
-        """Put ops to those there are, one of each that is there twice: the older, or the better."""
-        old = self.records.ops
+        """Add communication ops without duplicates.
+
+        better: whether an added op replaces an existing one that it overlaps, instead of being
+        dropped.
+        """
+        existing = self.records.ops
         if better:
-            old = old.take(~find_repeated(old, ops))
+            existing = existing.take(~find_repeated(existing, ops))
         else:
-            ops = ops.take(~find_repeated(ops, old))
-        self.records = replace(self.records, ops=CommunicationOps.concat([old, ops]))
+            ops = ops.take(~find_repeated(ops, existing))
+        self.records = replace(self.records, ops=CommunicationOps.concat([existing, ops]))
 
     def add_hccl(self, capture: Capture, *, with_planes: bool) -> None:
-        """Take the communication ops and tasks that HCCL recorded, which are finer than reduces."""
+        """Add ops and tasks of HCCL files; these ops replace the reduces of the step trace."""
         records, paths = self.records, find_hccl_files(capture)
         ops, planes, omissions = read_hccl_files(
             paths, records.strings, records.rank, with_planes=with_planes
@@ -286,13 +298,13 @@ class RecordsBuilder:
         self.records = replace(self.records, planes=planes)
 
     def describe(self, path: Path) -> None:
-        """Give tasks what the framework's table says of their operators."""
+        """Add operators of the framework's table to tasks; warn if it describes none of them."""
         records = self.records
         damage = LossLog(path)
-        rows = read_framework_rows(path, self._into.strings, damage)
+        rows = read_framework_rows(path, self._tables.strings, damage)
         if self._with_tables:
-            add_operators(rows, self._into)
-        strings = self._into.strings, records.strings
+            add_operators(rows, self._tables)
+        strings = self._tables.strings, records.strings
         tasks, described = describe_operators(records.tasks, rows, *strings)
         self.records = replace(records, tasks=tasks)
         self.report(damage.omissions(records.rank))
@@ -306,7 +318,7 @@ class RecordsBuilder:
             )
 
     def build(self) -> Records:
-        """Return the records, with graphs on which tasks, ops and steps agree."""
+        """Return the records, with graphs set so that tasks, ops and steps agree."""
         records, ticks = self.records, self._ticks
         tasks, ops, planes = records.tasks, records.ops, records.planes
         main = find_main_graph(tasks, ticks.steps)
@@ -320,6 +332,6 @@ class RecordsBuilder:
             planes=with_known_graphs(planes, ticks.steps),
             steps=ticks.steps,
             parts=ticks.parts,
-            profiler_tables=self._into.build()[0] if self._with_tables else ProfilerTables(),
-            tells_free=len(tasks) > 0 or not len(ticks.steps),
+            profiler_tables=self._tables.build()[0] if self._with_tables else ProfilerTables(),
+            free_is_known=len(tasks) > 0 or not len(ticks.steps),
         )

@@ -1,4 +1,4 @@
-"""Sources of the text outputs of MindSpore 0.7 to 2.2, and of the small tables alone."""
+"""Sources of text files of MindSpore 0.7 to 2.2, and of its small tables if only they remain."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ _NO_LENGTH = b"N/A"
 def read_device_rows(
     path: Path, strings: StringPool, rank: int
 ) -> tuple[Tasks, tuple[Omission, ...]]:
-    """Read the AI Core tasks: name, stream, start and duration by line.
+    """Read AI Core tasks from lines of name, stream, start and duration.
 
-    Both times are milliseconds, whatever unit the header names (MindSpore 2.1 and 2.2 write "us"
-    above milliseconds). A line is split from its end, because older versions do not quote names.
+    Both times are milliseconds, although the header of MindSpore 2.1 and 2.2 says "us". A line is
+    split from its end, because older versions do not quote names.
 
     Raises:
         SourceError: the file cannot be read, is empty, or holds no line of that shape.
@@ -58,7 +58,7 @@ def read_device_rows(
             "name": block.codes("op_name", strings, str.strip),
             "task_type": strings.code(AI_CORE),
         }
-        parts.append(_timed_tasks(block, times_ns, columns, "a duration", damage))
+        parts.append(_build_timed_tasks(block, times_ns, columns, "a duration", damage))
     tasks = Tasks.concat(parts)
     if not len(tasks) and damage.rows:
         raise SourceError(
@@ -72,11 +72,11 @@ def read_device_rows(
 def read_aicpu_rows(
     path: Path, strings: StringPool, rank: int
 ) -> tuple[Tasks, tuple[Omission, ...]]:
-    """Read the AI CPU tasks.
+    """Read AI CPU tasks.
 
-    Start and end are microseconds of the device clock; MindSpore 2.1 and 2.2, which call the
-    second column op_type, write milliseconds, and an end that includes the wait before the start,
-    so there the execution time is the duration.
+    Start and end are microseconds of the device clock. MindSpore 2.1 and 2.2, which name the second
+    column op_type, write milliseconds instead, and an end that includes the wait before the start;
+    there the duration is the execution time.
 
     Raises:
         SourceError: the file cannot be read or has no column of starts.
@@ -86,26 +86,29 @@ def read_aicpu_rows(
         column = "kernel_type" if "kernel_type" in block else "op_type"
         names = block.codes(column, strings, str.strip)
         columns = {"name": names, "op_type": names, "task_type": strings.code(AI_CPU)}
-        parts.append(_timed_tasks(block, _times_ns(block), columns, "an end", damage))
+        parts.append(_build_timed_tasks(block, _read_times_ns(block), columns, "an end", damage))
     return Tasks.concat(parts), damage.omissions(rank)
 
 
-def _timed_tasks(
+def _build_timed_tasks(
     block: Block,
     times_ns: tuple[Int64, Int64],
     columns: Mapping[str, Any],
     end: str,
     damage: LossLog,
 ) -> Tasks:
-    """Return the tasks of rows with both times; others are noted, without a start and an end."""
+    """Build tasks from rows with both times, and count other rows as damage.
+
+    end: the noun for the second time in the reason of the damage.
+    """
     start_ns, end_ns = times_ns
-    good = (start_ns != NO_TIME) & (end_ns != NO_TIME)
-    damage.add_lines(f"rows without a start and {end}", block.lines[~good])
+    is_timed = (start_ns != NO_TIME) & (end_ns != NO_TIME)
+    damage.add_lines(f"rows without a start and {end}", block.lines[~is_timed])
     tasks = Tasks.of(len(block), columns, start_ns=start_ns, end_ns=end_ns, compute=True)
-    return tasks.take(good)
+    return tasks.take(is_timed)
 
 
-def _times_ns(block: Block) -> tuple[Int64, Int64]:
+def _read_times_ns(block: Block) -> tuple[Int64, Int64]:
     starts = block.cells("run_start")
     if "op_type" in block:
         lengths = [cell or _NO_LENGTH for cell in block.cells("execution_time")]
@@ -113,38 +116,44 @@ def _times_ns(block: Block) -> tuple[Int64, Int64]:
     return parse_times_ns(starts), parse_times_ns(block.cells("run_end"))
 
 
-_DISPLAYS = ("ascend_timeline_display", "timeline_display")
 _SUMMARIES = {
     "ascend_timeline_display": "ascend_timeline_summary",
     "timeline_display": "timeline_summary",
 }
+"""Names of summary files by those of displays, the preferred display first."""
 _TICKS_IN_MICROSECOND = 100
 _MIB = 1024 * 1024
 LIMITS_BYTES = (20 * _MIB, 100 * _MIB, 500 * _MIB)
-"""MindSpore writes a display in order of time until it exceeds a limit, and leaves out the rest
-without a word: in 0.7 to 1.2, 1.3 to 1.9, and 1.10 to 2.2 unless the user sets another there."""
+"""Default size limits of displays in MindSpore 0.7 to 1.2, 1.3 to 1.9, and 1.10 to 2.2.
+
+MindSpore writes events in order of time, and silently drops the rest once the limit is exceeded.
+"""
 OVERSHOOT_BYTES = 32 * 1024
-"""What is written beyond the limit: two text buffers, one event and the labels of processes."""
+"""Most bytes written beyond the limit: two text buffers, one event and the process labels."""
 MOST_DISAGREEMENT_NS = 1000
-"""Origins found from several ops differ by rounding only."""
+"""Largest difference by rounding between origins computed from several ops."""
 
 
 _CutOff = tuple[tuple[Omission, ...], tuple[str, ...]]
-"""What is left out of a display that a limit cut off, and a warning; nothing of a whole one."""
+"""Omissions and warnings about a display that was cut off by a limit, empty for a whole one."""
 
 
-def cut_off_by_limit(
+def report_cut_off(
     path: Path, rank: int, size_bytes: int, missing_ops: int, last_ns: int, steps: Steps
 ) -> _CutOff:
-    """Find out if a display was cut off.
+    """Count and warn about rows missing from a display that was cut off by a limit.
 
-    It was when its size is just above a limit of MindSpore, when whole steps begin after its last
-    record, or when its summary counts more operators and its size is just above whole megabytes
-    (the limit is the user's in 2.0 to 2.2).
+    A display was cut off if its size is just above a limit of MindSpore, if whole steps begin after
+    its last record, or if its summary counts more operators and its size is just above a whole
+    number of MiB (users may set another limit in MindSpore 2.0 to 2.2).
 
     Args:
-        missing_ops: operators in the summary less those in the display, 0 where that is unknown.
-        steps: those of the step trace on the clock of last_ns; none where nothing relates the two.
+        path: the display.
+        rank: the rank of the display.
+        size_bytes: its size.
+        missing_ops: operators in the summary that are not in the display, 0 if unknown.
+        last_ns: the end of the last record, 0 without any.
+        steps: steps of the step trace on the clock of last_ns, empty if the clocks are unrelated.
     """
     later = steps.iteration[steps.start_ns >= last_ns] if last_ns else np.empty(0, np.int64)
     at_limit = any(0 < size_bytes - limit <= OVERSHOOT_BYTES for limit in LIMITS_BYTES)
@@ -156,15 +165,15 @@ def cut_off_by_limit(
         f"rank {rank}: MindSpore cut off {path.name} ({format_bytes(size_bytes)}) at its size "
         f"limit, so the end of the run is missing{steps_lost}."
     )
-    what, rows = "the unknown rest", 1
+    noun, rows = "the unknown rest", 1
     if missing_ops > 0:
-        what, rows = "operators", missing_ops
+        noun, rows = "operators", missing_ops
     elif len(later):
-        what, rows = "steps", len(later)
-    reason = f"{what} behind the size limit of {path.name}"
+        noun, rows = "steps", len(later)
+    reason = f"{noun} behind the size limit of {path.name}"
     code = OmissionCode.WRITER_LIMIT
-    lost = Omission(reason, rows, rank, tuple(later.tolist()), loss=True, code=code)
-    return (lost,), (warning,)
+    omission = Omission(reason, rows, rank, tuple(later.tolist()), loss=True, code=code)
+    return (omission,), (warning,)
 
 
 @dataclass(frozen=True)
@@ -182,7 +191,7 @@ class MindSporeTextSource:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files of the id that are read; the display only where there is nothing finer."""
+        """The files of the id that are read; the display only if there is no file of tasks."""
         device = self._file("output_timeline_data_{}.txt")
         display = self._display()
         chosen = (
@@ -197,11 +206,11 @@ class MindSporeTextSource:
         return find_file(self.capture.content, name.format(self.capture.device))
 
     def _display(self) -> Path | None:
-        found = (self._file(f"{name}_{{}}.json") for name in _DISPLAYS)
-        return next((path for path in found if path), None)
+        paths = (self._file(f"{name}_{{}}.json") for name in _SUMMARIES)
+        return next((path for path in paths if path), None)
 
     def _summary(self, display: Path) -> Path | None:
-        """Return the file that counts the operators of a display before it is cut off."""
+        """Return the summary file, which counts all operators even if the display was cut off."""
         return self._file(f"{_SUMMARIES[display.name.rpartition('_')[0]]}_{{}}.json")
 
     def read(self, wanted: ReadRequest) -> Records:
@@ -221,7 +230,7 @@ class MindSporeTextSource:
 
     def _of_text(self, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
-        empty = Records(rank, strings, tells_copies=False)
+        empty = Records(rank, strings, records_copies=False)
         builder = RecordsBuilder(empty, with_tables=wanted.measures)
         if path := self._file("output_timeline_data_{}.txt"):
             builder.add_tasks(*read_device_rows(path, strings, rank))
@@ -246,23 +255,23 @@ class MindSporeTextSource:
     def _of_display(self, path: Path, wanted: ReadRequest) -> Records:
         strings, rank = StringPool(), self.identity.rank
         display = read_display(path, strings, rank)
-        empty = Records(rank, strings, tells_copies=False)
+        empty = Records(rank, strings, records_copies=False)
         builder = RecordsBuilder(empty, with_tables=wanted.measures)
         ticks = builder.read_steps(self._step_trace)
         origin_ns = self._origin_ns(display, ticks)
         builder.report(display.omissions)
-        moved_ns = origin_ns or 0
-        builder.add_tasks(display.tasks.shifted(moved_ns))
-        builder.add_ops(display.ops.shifted(moved_ns))
-        builder.records = replace(builder.records, host=display.host.shifted(moved_ns))
+        shift_ns = origin_ns or 0
+        builder.add_tasks(display.tasks.shifted(shift_ns))
+        builder.add_ops(display.ops.shifted(shift_ns))
+        builder.records = replace(builder.records, host=display.host.shifted(shift_ns))
         step_trace = StepTicks.none()
         if origin_ns is not None and len(ticks.steps):
             step_trace = ticks
             builder.add_steps(ticks)
         else:
-            builder.leave_out(ticks)
-            builder.add_steps(replace(step_trace, steps=display.steps.shifted(moved_ns)))
-        last_ns = display.last_ns + moved_ns if display.last_ns else 0
+            builder.report_unrelated_steps(ticks)
+            builder.add_steps(replace(step_trace, steps=display.steps.shifted(shift_ns)))
+        last_ns = display.last_ns + shift_ns if display.last_ns else 0
         builder.report(*self._cut_off(path, display, last_ns, step_trace))
         self._add_operators(builder)
         if origin_ns is not None:
@@ -273,12 +282,12 @@ class MindSporeTextSource:
         return builder.build()
 
     def _origin_ns(self, display: Display, ticks: StepTicks) -> int | None:
-        """Return the device clock at 0 of the display: written beside it, or by the reduces."""
+        """Return the device time at 0 of the display, from its file or from the step trace."""
         if path := self._file("min_cycle_counter_{}.txt"):
             ticks_as_us_ns = int(parse_times_ns([read_whole_file(path).strip()])[0])
             if ticks_as_us_ns > 0:
                 return ticks_as_us_ns // _TICKS_IN_MICROSECOND
-        return _origin_of(display.ops, ticks.reduces)
+        return _offset_by_reduces(display.ops, ticks.reduces)
 
     def _cut_off(self, path: Path, display: Display, last_ns: int, ticks: StepTicks) -> _CutOff:
         summary = self._summary(path)
@@ -291,19 +300,19 @@ class MindSporeTextSource:
                 warnings = (f"rank {self.identity.rank}: {error}",)
         rank, size_bytes = self.identity.rank, path.stat().st_size
         missing = max(0, counted - display.op_runs)
-        lost, more = cut_off_by_limit(path, rank, size_bytes, missing, last_ns, ticks.steps)
-        return lost, (*warnings, *more)
+        omissions, cut_off = report_cut_off(path, rank, size_bytes, missing, last_ns, ticks.steps)
+        return omissions, (*warnings, *cut_off)
 
 
-def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
-    """Return the offset of the first op of each name to the first reduce of that name.
+def _offset_by_reduces(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
+    """Return the time from the first op of a name to the first reduce of that name.
 
-    None if no name is shared, or names disagree.
+    It is the median over all names. None if no name is shared, or if names disagree.
     """
     shared = np.intersect1d(ops.name, reduces.name)
-    known = reduces.start_ns != NO_TIME
+    is_timed = reduces.start_ns != NO_TIME
     offsets_ns = [
-        int(reduces.start_ns[known & (reduces.name == name)].min(initial=np.iinfo(np.int64).max))
+        int(reduces.start_ns[is_timed & (reduces.name == name)].min(initial=np.iinfo(np.int64).max))
         - int(ops.start_ns[ops.name == name].min())
         for name in shared.tolist()
     ]
@@ -313,29 +322,29 @@ def _origin_of(ops: CommunicationOps, reduces: CommunicationOps) -> int | None:
 
 
 class MindSporeTablesSource(MindSporeTextSource):
-    """The small tables of one id in a directory: its step trace, and tasks of communication.
+    """The small tables of one id in a directory: its step trace and HCCL files.
 
-    The other tables are read as those beside any capture are.
+    Other tables are read like the tables in the directory of any capture.
     """
 
     @property
     def layout(self) -> str:
-        """MindSpore step trace, or MindSpore tables where there is none."""
+        """MindSpore step trace, or MindSpore tables if there is no step trace."""
         return super().layout if self._step_trace is None else "MindSpore step trace"
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The step trace and the tasks of communication, as far as they are there."""
+        """The step trace and the HCCL files, as far as they exist."""
         steps = () if self._step_trace is None else (self._step_trace,)
         return (*steps, *find_hccl_files(self.capture))
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read the steps, their reduces, and what HCCL recorded of them.
+        """Read steps, and communication ops from their reduces or from HCCL files.
 
         Raises:
             SourceError: a file cannot be read.
         """
-        empty = Records(self.identity.rank, StringPool(), tells_copies=False, tables_only=True)
+        empty = Records(self.identity.rank, StringPool(), records_copies=False, tables_only=True)
         builder = RecordsBuilder(empty, with_tables=True)
         builder.add_steps(builder.read_steps(self._step_trace))
         self._add_communication(builder, wanted)

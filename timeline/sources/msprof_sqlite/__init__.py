@@ -1,4 +1,4 @@
-"""The databases that msprof parses a capture into, before it exports any."""
+"""SQLite databases into which msprof parses a capture before it exports it."""
 
 TASKS = "ascend_task.db"
-"""The one database without which there is nothing to read."""
+"""Database of device tasks, the only one that a capture must have."""

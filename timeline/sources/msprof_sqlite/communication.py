@@ -1,9 +1,10 @@
-"""Communication ops and their HCCL tasks, from all versions of msprof's tables."""
+"""Communication ops and their HCCL tasks, read from tables of any version of msprof."""
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 
@@ -20,10 +21,10 @@ from timeline.sources.msprof_sqlite.tasks import build_task_keys, read_task_ids
 
 
 class Transfers(ColumnTable):
-    """HCCL tasks: what each did, when, and which run of which op it belongs to.
+    """HCCL tasks, each with the run of the communication op it belongs to.
 
-    connection and turn identify the run of an op together with its name and group; master marks the
-    tasks whose span is that of the op.
+    Name, group, connection and turn of an op identify a run of it. master is 1 for tasks that
+    decide the interval of the op.
     """
 
     start_ns: Int64 = column(np.int64, NO_TIME)
@@ -66,32 +67,33 @@ _DETAILS = {
     "link": "link_type",
     "data_type": "data_type",
 }
-"""The columns of transfers in every table of them: all but their times, names and op."""
+"""Columns of `Transfers` and their names in the database, without those that versions differ in."""
 
 
 def read_transfers(
     databases: ParsedDatabases, device: int, tasks: Tasks, strings: StringPool
 ) -> tuple[Transfers, int]:
-    """Read the HCCL tasks of a device; where it has none, those the host launched on its tasks.
+    """Read the HCCL tasks of a device, and count those of which the device recorded no task.
 
-    Also the number of those launched of which the device recorded no task.
+    If the device's database has no HCCL tasks, those that the host launched are read instead, with
+    times of the device tasks they ran as.
     """
     names = ("HCCLTaskSingleDevice", "HCCLSingleDevice")
     recorded = databases.device_table("hccl_single_device.db", *names)
     unfolded = databases.device_table("hccl_single_device.db", "KfcTask")
-    parts = [_read_recorded(table, strings) for table in (recorded, unfolded) if len(table)]
-    if parts:
-        return Transfers.concat(parts), 0
+    tables = [_read_recorded(table, strings) for table in (recorded, unfolded) if len(table)]
+    if tables:
+        return Transfers.concat(tables), 0
     launched = databases.host_table("hccl.db", "HCCLTask", where={"device_id": device})
     ops = databases.host_table("hccl.db", "HCCLOP", where={"device_id": device})
     return _read_launched(launched, ops, tasks, strings)
 
 
 def _read_recorded(table: LooseTable, strings: StringPool) -> Transfers:
-    """Tasks with the interval that the device recorded.
+    """Read HCCL tasks that have times of their own.
 
-    Older versions identify the op by its name and the time of its first task, newer ones by op_id,
-    which is the connection of the op, and iter_id.
+    Older versions identify the run of an op by its connection and the time of its first task, newer
+    ones by op_id, which is the connection of the op, and iter_id.
     """
     run = ("op_id", "iter_id") if table.has("op_id") else ("connection_id", "first_timestamp")
     columns = _DETAILS | dict(zip(("connection", "turn"), run, strict=True))
@@ -104,57 +106,64 @@ def _read_recorded(table: LooseTable, strings: StringPool) -> Transfers:
 def _read_launched(
     table: LooseTable, ops: LooseTable, tasks: Tasks, strings: StringPool
 ) -> tuple[Transfers, int]:
-    """Tasks as they were launched, with the interval of the device task of the same ids.
+    """Read HCCL tasks that the host launched, with times of the device tasks of the same ids.
 
-    A task of a graph that is loaded once runs in every iteration; each run is a turn.
+    A task of a graph is launched once and runs in every iteration; each run is a turn. Also return
+    the number of launched tasks without a device task.
     """
     if not len(table) or not table.has("stream_id", "task_id"):
         return Transfers.empty(), len(table)
-    key, of_launch = build_task_keys(tasks, read_task_ids(table), table)
-    row = Lookup({"key": of_launch}, "key").find(key)
-    ran = np.flatnonzero(row >= 0)
-    launched = row[ran]
-    op = _op_rows(table, ops)[launched]
+    key, launch_key = build_task_keys(tasks, read_task_ids(table), table)
+    row = Lookup({"key": launch_key}, "key").find(key)
+    recorded = np.flatnonzero(row >= 0)
+    launched = row[recorded]
+    op = _find_ops(table, ops)[launched]
     connections = ops.integers({"connection_id": NO_ID})["connection_id"]
-    names = ops.texts(("op_name",), strings)["op_name"]
-    # The row of no op lies behind the others.
+    names = ops.codes(("op_name",), strings)["op_name"]
+    # Tasks without an op have row -1, which selects the appended default.
     connection, op_name = np.append(connections, NO_ID)[op], np.append(names, np.int32(NO_NAME))[op]
-    every = table.read(Transfers, _DETAILS | {"name": "name"}, strings)
+    launches = table.read(Transfers, _DETAILS | {"name": "name"}, strings)
     transfers = replace(
-        every.take(launched),
-        start_ns=tasks.start_ns[ran],
-        end_ns=tasks.end_ns[ran],
-        graph=tasks.graph[ran],
+        launches.take(launched),
+        start_ns=tasks.start_ns[recorded],
+        end_ns=tasks.end_ns[recorded],
+        graph=tasks.graph[recorded],
         op=op_name,
         connection=connection,
-        turn=ordinals(key[ran], tasks.start_ns[ran]),
+        turn=ordinals(key[recorded], tasks.start_ns[recorded]),
     )
-    return transfers, len(of_launch) - len(distinct(launched))
+    return transfers, len(launch_key) - len(distinct(launched))
 
 
-def _op_rows(table: LooseTable, ops: LooseTable) -> Rows:
-    """Return the op that launched each task, by op_id or by time of launch on its thread."""
+def _find_ops(table: LooseTable, ops: LooseTable) -> Rows:
+    """Return the row of the op that launched each task, -1 for none.
+
+    It is found by op_id, else as the op whose call was open on the thread of the launch.
+    """
     if table.has("op_id"):
         lookup = Lookup(ops.integers({"connection_id": NO_ID}), "connection_id")
         return lookup.find(table.integers({"op_id": NO_ID})["op_id"])
     calls = ops.integers({"begin": NO_TIME, "end": NO_TIME, "thread_id": NO_ID})
     launches = table.integers({"timestamp": NO_TIME, "thread_id": NO_ID})
-    found = np.full(len(launches["timestamp"]), -1, np.intp)
+    op_row = np.full(len(launches["timestamp"]), -1, np.intp)
     threaded = table.has("thread_id") and ops.has("thread_id")
     launched_on = dict(rows_by_value(launches["thread_id"])) if threaded else {}
-    for thread, its in rows_by_value(calls["thread_id"]):
-        calls_here = its[np.argsort(calls["begin"][its], kind="stable")]
-        rows = launched_on.get(thread, NO_ROWS) if threaded else np.flatnonzero(found == -1)
-        moments = launches["timestamp"][rows]
-        at = np.searchsorted(calls["begin"][calls_here], moments, side="right") - 1
-        op = calls_here[np.maximum(at, 0)]
-        found[rows] = np.where((at >= 0) & (moments <= calls["end"][op]), op, -1)
-    return found
+    for thread, thread_calls in rows_by_value(calls["thread_id"]):
+        by_begin = thread_calls[np.argsort(calls["begin"][thread_calls], kind="stable")]
+        rows = launched_on.get(thread, NO_ROWS) if threaded else np.flatnonzero(op_row == -1)
+        times = launches["timestamp"][rows]
+        at = np.searchsorted(calls["begin"][by_begin], times, side="right") - 1
+        op = by_begin[np.maximum(at, 0)]
+        op_row[rows] = np.where((at >= 0) & (times <= calls["end"][op]), op, -1)
+    return op_row
 
 
 _HASH = re.compile(r"[0-9]{1,20}")
 OTHER_SOURCE = 1
-"""Ops that kernels of operators run themselves; of the others this table only repeats some."""
+"""`source` of ops in table KfcOP that kernels of operators run themselves.
+
+Other rows of that table repeat ops of the main table.
+"""
 
 
 class _Ops(ColumnTable):
@@ -190,10 +199,10 @@ _OP_COLUMNS = {
 
 @dataclass(frozen=True)
 class Communication:
-    """Ops, their HCCL tasks, and the connection of each task's op.
+    """Communication ops, their HCCL tasks, and the connection of each task's op.
 
-    timeless: ops whose time neither they nor any task has. members: the sizes of
-    groups, where they are known.
+    timeless: number of ops without times, whose tasks have none either. members: sizes of groups,
+    as far as they are known.
     """
 
     ops: CommunicationOps
@@ -212,39 +221,38 @@ def read_communication(
     *,
     every_arg: bool,
 ) -> Communication:
-    """Read the ops; those that have no times of their own last as long as their tasks."""
+    """Read communication ops; those without times of their own span the times of their tasks."""
     table = databases.device_table("hccl_single_device.db", "HCCLOpSingleDevice")
     if not len(table):
         table = databases.host_table("hccl.db", "HCCLOP", where={"device_id": device})
     unfolded = databases.device_table("hccl_single_device.db", "KfcOP")
     listed = _Ops.concat([_read_ops(table, strings), _read_ops(unfolded, strings, OTHER_SOURCE)])
-    given = listed.take(listed.start_ns != NO_TIME)
-    transfers = _with_task_types(_with_op_names(transfers, listed), tasks)
-    ops = _Ops.concat([given, _ops_of_transfers(transfers, given, listed)])
+    timed = listed.take(listed.start_ns != NO_TIME)
+    transfers = _name_by_task_type(_fill_op_names(transfers, listed), tasks)
+    ops = _Ops.concat([timed, _build_untimed_ops(transfers, timed, listed)])
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
     names = _GroupNames(databases, strings)
     sized = listed.take(listed.ranks > 0)
+    sized_group = names.resolve(sized.group)
+    first = group_by(len(sized), [sized_group, sized.ranks]).first
     op_group, plane_group = names.resolve(ops.group), names.resolve(transfers.group)
     labels = label_groups(np.concatenate([op_group, plane_group]), strings)
     return Communication(
         CommunicationOps.of(
             len(ops), ops.columns() | {"group": labels[: len(ops)], "group_name": op_group}
         ),
-        _planes(transfers, labels[len(ops) :], every_arg=every_arg),
+        _build_planes(transfers, labels[len(ops) :], every_arg=every_arg),
         transfers.connection,
         int(np.count_nonzero(~np.isin(listed.connection, ops.connection))),
-        _sizes(names.resolve(sized.group), sized.ranks),
+        GroupMembers.of(len(first), group=sized_group[first], size=sized.ranks[first]),
     )
 
 
-def _sizes(group: Codes, ranks: Int64) -> GroupMembers:
-    """Return how many members groups have, by their ops."""
-    first = group_by(len(group), [group, ranks]).first
-    return GroupMembers.of(len(first), group=group[first], size=ranks[first])
-
-
 def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None) -> _Ops:
-    """Return the ops of a table; older versions have no times, or a start and a duration."""
+    """Read ops from a table, with NO_TIME if the version of msprof wrote no times.
+
+    source: the only value of column `source` that is kept, None for all rows.
+    """
     ops = table.read(_Ops, _OP_COLUMNS, strings)
     if table.has("timestamp", "duration"):
         start_ns, end_ns = table.intervals("timestamp", "duration")
@@ -257,36 +265,40 @@ def _read_ops(table: LooseTable, strings: StringPool, source: int | None = None)
     return ops.take(table.integers({"source": NO_ID})["source"] == source)
 
 
-def _with_op_names(transfers: Transfers, ops: _Ops) -> Transfers:
-    """Transfers that do not name their op or group take both from the op of their connection."""
+def _fill_op_names(transfers: Transfers, ops: _Ops) -> Transfers:
+    """Fill in missing names of ops and groups of transfers from the op of their connection."""
     ops = ops.take(ops.connection != NO_ID)
     row = Lookup({"connection": ops.connection}, "connection").find(transfers.connection)
 
-    def fill(codes: Codes, of_op: Codes) -> Codes:
-        # The row of no op lies behind the others.
-        return np.where(codes == NO_NAME, np.append(of_op, np.int32(NO_NAME))[row], codes)
+    def fill(codes: Codes, op_codes: Codes) -> Codes:
+        # Transfers without an op have row -1, which selects the appended default.
+        return np.where(codes == NO_NAME, np.append(op_codes, np.int32(NO_NAME))[row], codes)
 
     return replace(
         transfers, op=fill(transfers.op, ops.name), group=fill(transfers.group, ops.group)
     )
 
 
-def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
-    """Ops from the first start to the last end of their master tasks, or of all without any."""
-    of_given = np.isin(transfers.connection, given.connection)
-    rest = transfers.take(~of_given | (transfers.connection == NO_ID))
-    rest = rest.take((rest.start_ns != NO_TIME) & (rest.end_ns != NO_TIME))
-    if not len(rest):
+def _build_untimed_ops(transfers: Transfers, timed: _Ops, listed: _Ops) -> _Ops:
+    """Build ops that are not in `timed` from their transfers.
+
+    An op lasts from the first start to the last end of its master tasks, or of all its tasks if
+    none is a master. Its other columns come from `listed`.
+    """
+    is_timed = np.isin(transfers.connection, timed.connection)
+    untimed = transfers.take(~is_timed | (transfers.connection == NO_ID))
+    untimed = untimed.take((untimed.start_ns != NO_TIME) & (untimed.end_ns != NO_TIME))
+    if not len(untimed):
         return _Ops.empty()
-    groups = group_by(len(rest), [rest.connection, rest.turn, rest.op, rest.group])
-    led = np.zeros(len(groups.first), np.bool_)
-    led[groups.group[rest.master == 1]] = True
-    spans = (rest.master == 1) | ~led[groups.group]
-    spanning = replace(groups, group=groups.group[spans])
-    start_ns = spanning.least(rest.start_ns[spans])
-    end_ns = spanning.greatest(rest.end_ns[spans])
-    ops = rest.take(groups.first)
-    known = Lookup(
+    groups = group_by(len(untimed), [untimed.connection, untimed.turn, untimed.op, untimed.group])
+    has_master = np.zeros(len(groups.first), np.bool_)
+    has_master[groups.group[untimed.master == 1]] = True
+    counts = (untimed.master == 1) | ~has_master[groups.group]
+    counted = replace(groups, group=groups.group[counts])
+    start_ns = counted.least(untimed.start_ns[counts])
+    end_ns = counted.greatest(untimed.end_ns[counts])
+    ops = untimed.take(groups.first)
+    details = Lookup(
         {
             "connection": listed.connection,
             "count": listed.count,
@@ -295,7 +307,7 @@ def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
         },
         "connection",
     )
-    row = np.where(ops.connection == NO_ID, -1, known.find(ops.connection))
+    row = np.where(ops.connection == NO_ID, -1, details.find(ops.connection))
     return _Ops.of(
         len(ops),
         ops.columns()
@@ -303,31 +315,32 @@ def _ops_of_transfers(transfers: Transfers, given: _Ops, listed: _Ops) -> _Ops:
             "start_ns": start_ns,
             "end_ns": end_ns,
             "name": ops.op,
-            "count": known.of("count", row, NO_ID),
-            "data_type": known.of("data_type", row, NO_NAME),
-            "algorithm": known.of("algorithm", row, NO_NAME),
+            "count": details.of("count", row, NO_ID),
+            "data_type": details.of("data_type", row, NO_NAME),
+            "algorithm": details.of("algorithm", row, NO_NAME),
         },
     )
 
 
-def _with_task_types(transfers: Transfers, tasks: Tasks) -> Transfers:
-    """Transfers of unknown kind, as at the lowest level, have the task's type."""
+def _name_by_task_type(transfers: Transfers, tasks: Tasks) -> Transfers:
+    """Name unnamed transfers, as at the lowest level of profiling, by the type of their task."""
     rows = np.flatnonzero(transfers.name == NO_NAME)
     if not len(rows):
         return transfers
-    keys, of_task = common_keys(
+    key, task_key = common_keys(
         [transfers.stream[rows], transfers.task[rows], transfers.start_ns[rows]],
         [tasks.stream, tasks.task, tasks.start_ns],
     )
     name = transfers.name.copy()
-    name[rows] = values_at(tasks.task_type, Lookup({"key": of_task}, "key").find(keys), NO_NAME)
+    name[rows] = values_at(tasks.task_type, Lookup({"key": task_key}, "key").find(key), NO_NAME)
     return replace(transfers, name=name)
 
 
 _PLANE_ARGS = ("op", "stream", "task", "context", "notify", "transport", "data_type")
+"""Columns that only `--args all` shows."""
 
 
-def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTasks:
+def _build_planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTasks:
     columns = transfers.columns() | {"group": labels}
     for name in () if every_arg else _PLANE_ARGS:
         del columns[name]
@@ -335,28 +348,26 @@ def _planes(transfers: Transfers, labels: Codes, *, every_arg: bool) -> PlaneTas
 
 
 class _GroupNames:
-    """The names of groups, of which some versions only hold the hash."""
+    """Names of communication groups, of which some versions of msprof write only a hash."""
 
     def __init__(self, databases: ParsedDatabases, strings: StringPool) -> None:
         self._databases, self._strings = databases, strings
-        self._by_hash: dict[int, int] | None = None
 
     def resolve(self, codes: Codes) -> Codes:
-        """Return the names themselves; a hash that nothing explains stays as it is."""
+        """Return codes of group names; a hash without a known name stays as it is."""
 
-        def resolved(some: Codes) -> Codes:
-            meant = (
-                self._known().get(code, code) if _HASH.fullmatch(self._strings[code]) else code
-                for code in some.tolist()
+        def resolve_distinct(distinct_codes: Codes) -> Codes:
+            names = (
+                self._by_hash.get(code, code) if _HASH.fullmatch(self._strings[code]) else code
+                for code in distinct_codes.tolist()
             )
-            return np.fromiter(meant, np.int32)
+            return np.fromiter(names, np.int32)
 
-        return map_values(codes, resolved)
+        return map_values(codes, resolve_distinct)
 
-    def _known(self) -> dict[int, int]:
-        if self._by_hash is None:
-            table = self._databases.host_table("ge_hash.db", "GeHashInfo")
-            texts = table.texts(("hash_key", "hash_value"), self._strings)
-            pairs = zip(texts["hash_key"].tolist(), texts["hash_value"].tolist(), strict=True)
-            self._by_hash = dict(pairs)
-        return self._by_hash
+    @cached_property
+    def _by_hash(self) -> dict[int, int]:
+        """Codes of names by codes of their hashes."""
+        table = self._databases.host_table("ge_hash.db", "GeHashInfo")
+        codes = table.codes(("hash_key", "hash_value"), self._strings)
+        return dict(zip(codes["hash_key"].tolist(), codes["hash_value"].tolist(), strict=True))

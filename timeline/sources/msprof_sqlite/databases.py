@@ -1,4 +1,4 @@
-"""The databases that msprof parsed, and their tables, whatever kind of value the cells hold."""
+"""Access to databases that msprof parsed, and to tables with missing columns or odd cells."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from timeline.sources.msprof_sqlite import TASKS
 
 _Table = TypeVar("_Table", bound=ColumnTable)
 UNREADABLE = np.iinfo(np.int64).min + 1
-"""What SQL gives for a cell that holds no 64-bit integer."""
+"""Result of the SQL of `_integer_cell` for a cell that does not hold a 64-bit integer."""
 LARGEST_REAL = "9.2e18"
-"""Reals beyond this are no 64-bit integers."""
+"""Magnitude up to which reals fit into 64-bit integers."""
 _NOT_GIVEN = "'', 'N/A', 'NA', 'NULL', 'None'"
-"""Text that msprof writes where a number is not known."""
+"""Strings that msprof writes in place of unknown numbers."""
 
 
 class LooseTable:
-    """One table, of which columns may be missing and cells may hold anything.
+    """A table that may lack columns, and whose cells may hold values of any type.
 
-    SQLite does not hold a column to its declared type. A cell that is not given holds the default;
-    one that holds no number does too, and is counted in `unreadable`, by column. Rows are in order
-    of rowid in all columns. A table that is not there has no rows.
+    SQLite does not enforce declared types. An empty cell is read as the default. So is a cell that
+    does not hold a number, which is also counted in `unreadable` by column. Rows are in order of
+    rowid in all columns. A missing table has no rows.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class LooseTable:
         self.unreadable: dict[str, int] = {}
 
     def has(self, *columns: str) -> bool:
-        """Return whether the table is there, with all these columns."""
+        """Return whether the table exists and has all these columns."""
         return self._database is not None and self._database.has(self.name, *columns)
 
     @property
@@ -66,38 +66,43 @@ class LooseTable:
         return int(count)
 
     def integers(self, columns: Mapping[str, int]) -> dict[str, Int64]:
-        """Integer columns by name, each with its default; reals are rounded."""
-        return self._whole(columns, "ROUND")
+        """Read integer columns, given by name with their defaults; round reals."""
+        return self._read_integers(columns, "ROUND")
 
     def intervals(self, start: str, length: str) -> tuple[Int64, Int64]:
-        """Return the interval of each row, NO_TIME at both ends that are not given.
+        """Read the start and end of each row; NO_TIME if they are missing.
 
-        Both ends are cut down to whole numbers, as msprof does when it writes a database of them.
+        Both are rounded down to whole numbers, as msprof does when it exports them.
         """
-        raw = self._whole({start: NO_TIME, length: NO_TIME}, "")
+        raw = self._read_integers({start: NO_TIME, length: NO_TIME}, "")
         start_ns, length_ns = raw[start], raw[length]
-        known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
-        over = np.zeros(len(start_ns))
+        is_known = (start_ns != NO_TIME) & (length_ns != NO_TIME)
+        fraction_ns = np.zeros(len(start_ns))
         if self.has(start, length) and self._database is not None:
             cells = [_fraction_cell(name) for name in (start, length)]
-            over = sum(self._database.numbers(self.name, cells, self._where, np.float64), over)
-        end_ns = start_ns + np.where(known, length_ns, 0) + np.floor(over).astype(np.int64)
-        return start_ns, np.where(known, end_ns, NO_TIME)
+            fractions_ns = self._database.numbers(self.name, cells, self._where, np.float64)
+            fraction_ns = sum(fractions_ns, fraction_ns)
+        end_ns = (
+            start_ns + np.where(is_known, length_ns, 0) + np.floor(fraction_ns).astype(np.int64)
+        )
+        return start_ns, np.where(is_known, end_ns, NO_TIME)
 
-    def _whole(self, columns: Mapping[str, int], rounding: str) -> dict[str, Int64]:
+    def _read_integers(self, columns: Mapping[str, int], rounding: str) -> dict[str, Int64]:
         present = [name for name in columns if self.has(name)]
-        made: dict[str, Int64] = {}
+        values_by_name: dict[str, Int64] = {}
         if present and self._database is not None:
             cells = [_integer_cell(name, columns[name], rounding) for name in present]
             read = self._database.numbers(self.name, cells, self._where, np.int64)
             for name, values in zip(present, read, strict=True):
-                made[name] = self._counted(name, values, values == UNREADABLE, columns[name])
-        rest = [name for name in columns if name not in made]
-        count = len(made[present[0]]) if present else len(self)
-        return made | {name: constant(columns[name], count, np.int64) for name in rest}
+                values_by_name[name] = self._replace_unreadable(
+                    name, values, values == UNREADABLE, columns[name]
+                )
+        absent = [name for name in columns if name not in values_by_name]
+        count = len(values_by_name[present[0]]) if present else len(self)
+        return values_by_name | {name: constant(columns[name], count, np.int64) for name in absent}
 
     def reals(self, columns: Sequence[str]) -> dict[str, Float64]:
-        """Real columns by name, NaN where a cell holds no number; absent columns are left out."""
+        """Read real columns by name, NaN for a cell without a number; omit absent columns."""
         present = [name for name in columns if self.has(name)]
         if not present or self._database is None:
             return {}
@@ -108,20 +113,20 @@ class LooseTable:
             for name, values in zip(present, read, strict=True)
         }
 
-    def texts(self, columns: Sequence[str], strings: StringPool) -> dict[str, Codes]:
-        """Text columns by name, as codes of the pool; bytes that are not UTF-8 are replaced."""
+    def codes(self, columns: Sequence[str], strings: StringPool) -> dict[str, Codes]:
+        """Read text columns by name, as codes of the pool; replace bytes that are not UTF-8."""
         present = [name for name in columns if self.has(name)]
-        made: dict[str, Codes] = {}
+        codes_by_name: dict[str, Codes] = {}
         if present and self._database is not None:
-            known = _CodesByCell(strings)
+            code_of = _CodesByCell(strings)
             cells = [f"IFNULL(CAST(\"{name}\" AS BLOB), x'')" for name in present]
-            rows = self._database.texts(self.name, cells, self._where)
-            flat = np.fromiter(map(known.__getitem__, chain.from_iterable(rows)), np.int32)
+            rows = self._database.blobs(self.name, cells, self._where)
+            flat = np.fromiter(map(code_of.__getitem__, chain.from_iterable(rows)), np.int32)
             for name, codes in zip(present, flat.reshape(-1, len(present)).T, strict=True):
-                made[name] = np.ascontiguousarray(codes)
-        rest = [name for name in columns if name not in made]
-        count = len(made[present[0]]) if present else len(self)
-        return made | {name: constant(NO_NAME, count, np.int32) for name in rest}
+                codes_by_name[name] = np.ascontiguousarray(codes)
+        absent = [name for name in columns if name not in codes_by_name]
+        count = len(codes_by_name[present[0]]) if present else len(self)
+        return codes_by_name | {name: constant(NO_NAME, count, np.int32) for name in absent}
 
     def read(
         self,
@@ -130,46 +135,49 @@ class LooseTable:
         strings: StringPool | None = None,
         **computed: Any,
     ) -> _Table:
-        """Return the table as records: the name of the column here by that of each record column.
+        """Read the table as records.
 
-        What is not given holds the default of the record column, NO_ID or NO_TIME if it has none.
+        A missing value is read as the default of the record column, or as NO_ID or NO_TIME if that
+        has none.
 
         Args:
+            kind: the class of records.
+            columns: column names of this table by those of the records.
             strings: the pool for columns of names.
-            computed: further columns, or a number that all rows have in one.
+            computed: further record columns, as arrays, or as a number for all rows.
         """
-        declared = {one.name: one.metadata for one in fields(kind) if one.name in columns}
-        names = [name for name, one in declared.items() if one["dtype"] == np.int32]
-        reals = [name for name, one in declared.items() if one["dtype"] == np.float64]
+        declared = {field.name: field.metadata for field in fields(kind) if field.name in columns}
+        names = [name for name, column in declared.items() if column["dtype"] == np.int32]
+        reals = [name for name, column in declared.items() if column["dtype"] == np.float64]
         defaults = {
             columns[name]: (int(NO_TIME) if name.endswith("_ns") else NO_ID)
-            if one["default"] is None
-            else one["default"]
-            for name, one in declared.items()
+            if column["default"] is None
+            else column["default"]
+            for name, column in declared.items()
             if name not in (*names, *reals)
         }
-        found: dict[str, Any] = self.integers(defaults)
+        cells: dict[str, Any] = self.integers(defaults)
         if strings is not None and names:
-            found |= self.texts([columns[name] for name in names], strings)
-        found |= self.reals([columns[name] for name in reals])
-        made = {name: found[source] for name, source in columns.items() if source in found}
-        for name in {"graph", "connection"} & made.keys():
-            made[name] = IDS[name].given(made[name])
-        count = len(next(iter(made.values())))
+            cells |= self.codes([columns[name] for name in names], strings)
+        cells |= self.reals([columns[name] for name in reals])
+        records = {name: cells[source] for name, source in columns.items() if source in cells}
+        for name in {"graph", "connection"} & records.keys():
+            records[name] = IDS[name].normalise(records[name])
+        count = len(next(iter(records.values())))
         for name, values in computed.items():
-            made[name] = np.full(count, values) if isinstance(values, int) else values
-        return kind.of(count, made)
+            records[name] = np.full(count, values) if isinstance(values, int) else values
+        return kind.of(count, records)
 
-    def _counted(self, name: str, values: Int64, bad: Bool, default: int) -> Int64:
-        count = int(np.count_nonzero(bad))
+    def _replace_unreadable(self, name: str, values: Int64, mask: Bool, default: int) -> Int64:
+        count = int(np.count_nonzero(mask))
         if not count:
             return values
         self.unreadable[name] = count
-        return np.where(bad, default, values)
+        return np.where(mask, default, values)
 
 
 class _CodesByCell(dict[bytes, int]):
-    """The code of each text, which is decoded when it is seen first."""
+    """Codes of text cells, each decoded once."""
 
     def __init__(self, strings: StringPool) -> None:
         super().__init__({b"": NO_NAME})
@@ -181,9 +189,9 @@ class _CodesByCell(dict[bytes, int]):
 
 
 def _integer_cell(name: str, default: int, rounding: str) -> str:
-    """Return a column as SQL that yields an integer for every cell; most hold one.
+    """Return SQL that yields an integer for every cell of a column.
 
-    rounding: the SQL function that makes a real whole; without one it is cut down.
+    rounding: the SQL function that rounds a real; if empty, its fraction is cut off.
     """
     column = f'"{name}"'
     text = f"TRIM({column})"
@@ -199,7 +207,7 @@ def _integer_cell(name: str, default: int, rounding: str) -> str:
 
 
 def _fraction_cell(name: str) -> str:
-    """Return what a whole number leaves of a column, as SQL."""
+    """Return SQL that yields the fraction of a column's reals, 0 for any other cell."""
     column = f'"{name}"'
     return (
         f"CASE WHEN TYPEOF({column}) = 'real' AND ABS({column}) < {LARGEST_REAL} "
@@ -208,7 +216,7 @@ def _fraction_cell(name: str) -> str:
 
 
 def _real_cell(name: str) -> str:
-    """Return a column as SQL that yields a real for every cell, infinite if not a number."""
+    """Return SQL that yields a real for every cell of a column, infinite if not a number."""
     column = f'"{name}"'
     text = f"TRIM({column})"
     return (
@@ -219,7 +227,7 @@ def _real_cell(name: str) -> str:
 
 
 class ParsedDatabases:
-    """The databases of one device and of its host, each opened when it is asked for first."""
+    """The databases of one device and of its host, each opened on first use."""
 
     def __init__(self, device: Path, host: Path, stack: ExitStack) -> None:
         self.device, self.host, self._stack = device, host, stack
@@ -227,7 +235,7 @@ class ParsedDatabases:
         self._tables: list[tuple[Path, LooseTable]] = []
 
     def device_table(self, file: str, *names: str) -> LooseTable:
-        """Return the first of the tables that is there: versions name some of them differently.
+        """Return the first of several tables that exists, as versions of msprof rename tables.
 
         Raises:
             SourceError: the file is not a SQLite database.
@@ -237,7 +245,9 @@ class ParsedDatabases:
     def host_table(
         self, file: str, *names: str, where: Mapping[str, int] | None = None
     ) -> LooseTable:
-        """Return the first of the host's tables that is there, only rows that hold these numbers.
+        """Return the first of several tables of the host that exists.
+
+        where: numbers by column that rows must have; columns that the table lacks are ignored.
 
         Raises:
             SourceError: the file is not a SQLite database.
@@ -248,9 +258,9 @@ class ParsedDatabases:
         self, path: Path, names: tuple[str, ...], where: Mapping[str, int] | None
     ) -> LooseTable:
         if path not in self._opened:
-            # msprof makes the files first, so one of zero bytes is a table that it had no rows for.
-            there = path.is_file() and (path.name == TASKS or path.stat().st_size > 0)
-            self._opened[path] = self._stack.enter_context(open_database(path)) if there else None
+            # msprof creates files before it has rows, so a file of zero bytes has none.
+            exists = path.is_file() and (path.name == TASKS or path.stat().st_size > 0)
+            self._opened[path] = self._stack.enter_context(open_database(path)) if exists else None
         database = self._opened[path]
         present = [name for name in names if database is not None and database.has(name)]
         table = LooseTable(database, present[0] if present else names[0], where)
@@ -258,7 +268,7 @@ class ParsedDatabases:
         return table
 
     def omissions(self, rank: int) -> Iterator[Omission]:
-        """Return what of the tables read so far was damaged, or no number where one belongs."""
+        """Yield damage of the tables read so far, and counts of cells that lack a number."""
         for database in self._opened.values():
             if database is not None:
                 yield from database.damage.omissions(rank)
@@ -272,12 +282,12 @@ class ParsedDatabases:
 
 @contextmanager
 def open_parsed_databases(device: Path, host: Path) -> Iterator[ParsedDatabases]:
-    """Open the databases below two directories as they are needed.
+    """Open the databases of a device and its host on demand; close them at the end.
 
     Raises:
         SourceError: the device has none.
     """
     if not device.is_dir():
-        raise SourceError(device, "is no directory of databases.")
+        raise SourceError(device, "is not a directory of databases.")
     with ExitStack() as stack:
         yield ParsedDatabases(device, host, stack)

@@ -1,4 +1,4 @@
-"""The format of databases that msprof parsed and never exported."""
+"""Recognition of databases that msprof parsed but never exported."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _unused(capture: Capture) -> Iterator[UnusedFile]:
     from timeline.records.profiler_tables import UnusedFile
     from timeline.sources.companions.file_kinds import Use, find_kind
 
-    for directory in (one for one in _parsed_directories(capture) if one.is_dir()):
+    for directory in filter(Path.is_dir, _parsed_directories(capture)):
         for name in files_by_name(directory):
             kind = find_kind(name)
             if kind is not None and kind.use is Use.NONE:

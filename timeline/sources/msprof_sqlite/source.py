@@ -1,4 +1,4 @@
-"""Reads the databases that msprof parsed a capture into and never exported."""
+"""Source of captures that msprof parsed into databases but never exported."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ from timeline.sources.common.core_metrics import read_core_counts
 from timeline.sources.common.counter_tables import CounterTable, SampleClock, parsed_tables
 from timeline.sources.common.counters import CounterBuilder
 from timeline.sources.common.device_clock import DeviceClocks, read_device_clocks
+from timeline.sources.common.flow_events import ArrowTargets
 from timeline.sources.common.losses import FFTS_REASON, LostRows
 from timeline.sources.common.overlap_analysis import remark_on_ai_cpu_tasks
 from timeline.sources.decoders.joins import Lookup, common_keys, covering_parents, ordinals
@@ -55,7 +56,6 @@ from timeline.sources.msprof_sqlite.databases import (
 from timeline.sources.msprof_sqlite.tasks import (
     DeviceTasks,
     describe_tasks,
-    launch_arrows,
     read_calls,
     read_device_tasks,
     read_marks,
@@ -66,7 +66,10 @@ from timeline.sources.source import SQLITE, Identity, ReadRequest
 
 @dataclass(frozen=True)
 class ParsedSteps:
-    """Steps, their reduces and data fetches; uncounted: rows that no clock relates to the rest."""
+    """Steps and their reduces and data fetches.
+
+    uncounted: number of rows without times, because no clock converts their device counts.
+    """
 
     steps: Steps
     parts: StepParts
@@ -74,51 +77,48 @@ class ParsedSteps:
 
 
 def read_steps(databases: ParsedDatabases, clock: DeviceClocks) -> ParsedSteps:
-    """Read trace.db, or step_trace.db where a version wrote that only.
+    """Read steps and their parts from trace.db, or from step_trace.db of versions without it.
 
-    Both hold counts of the device; without its counter they have no times.
+    Both hold counts of the device; without the clock of its counter, rows have no times.
     """
     training = databases.device_table("trace.db", "training_trace")
-    marked = training if len(training) else None
     spans = databases.device_table("step_trace.db", "step_trace_data", "StepTime")
     reduces = databases.device_table("trace.db", "all_reduce")
     fetches = databases.device_table("trace.db", "get_next")
     if clock.counter is None:
-        uncounted = len(training) if marked else len(spans)
-        return ParsedSteps(
-            Steps.empty(), StepParts.empty(), uncounted + len(reduces) + len(fetches)
-        )
-    steps = _marked_steps(marked, clock) if marked else _bare_steps(spans, clock)
+        uncounted = (len(training) or len(spans)) + len(reduces) + len(fetches)
+        return ParsedSteps(Steps.empty(), StepParts.empty(), uncounted)
+    steps = _read_marked_steps(training, clock) if len(training) else _read_bare_steps(spans, clock)
     parts = StepParts.concat(
         [
-            _parts(reduces, steps, clock, StepPart.REDUCE, "start", "end"),
-            _parts(fetches, steps, clock, StepPart.GET_NEXT, "start_time", "end_time"),
+            _read_parts(reduces, steps, clock, StepPart.REDUCE, "start", "end"),
+            _read_parts(fetches, steps, clock, StepPart.GET_NEXT, "start_time", "end_time"),
         ]
     )
     return ParsedSteps(steps, parts, 0)
 
 
-def _marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
-    """Return steps with marks; each starts at iteration_end less iteration_time."""
+def _read_marked_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
+    """Read steps with forward start and backward end; start is iteration_end - iteration_time."""
     marks = {"fp_start_ns": "FP_start", "bp_end_ns": "BP_end"}
     columns = {"end_ns": "iteration_end", "graph": "model_id", "iteration": "iteration_id"}
     steps = table.read(Steps, columns | marks, start_ns=NO_ID)
     length = table.integers({"iteration_time": NO_ID})["iteration_time"]
-    known = (length >= 0) & (steps.end_ns != NO_TIME)
-    counts = np.where(known, steps.end_ns - np.where(known, length, 0), NO_ID)
-    return _counted(replace(steps, start_ns=counts), clock)
+    is_timed = (length >= 0) & (steps.end_ns != NO_TIME)
+    counts = np.where(is_timed, steps.end_ns - np.where(is_timed, length, 0), NO_ID)
+    return _convert_counts(replace(steps, start_ns=counts), clock)
 
 
-def _bare_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
-    """Return steps without marks of forward and backward."""
+def _read_bare_steps(table: LooseTable, clock: DeviceClocks) -> Steps:
+    """Read steps without forward start and backward end."""
     columns = {"start_ns": "step_start", "end_ns": "step_end"}
-    return _counted(
+    return _convert_counts(
         table.read(Steps, columns | {"graph": "model_id", "iteration": "index_id"}), clock
     )
 
 
-def _counted(steps: Steps, clock: DeviceClocks) -> Steps:
-    """Return steps whose times are counts of the device with their times."""
+def _convert_counts(steps: Steps, clock: DeviceClocks) -> Steps:
+    """Convert times of steps from counts of the device to ns."""
     return replace(
         steps,
         start_ns=clock.counted_ns(steps.start_ns),
@@ -128,16 +128,16 @@ def _counted(steps: Steps, clock: DeviceClocks) -> Steps:
     )
 
 
-def _parts(
+def _read_parts(
     table: LooseTable, steps: Steps, clock: DeviceClocks, kind: StepPart, start: str, end: str
 ) -> StepParts:
-    """Return parts of one kind, numbered within their step in order of start."""
+    """Read step parts of one kind, numbered by start within their step."""
     raw = table.integers(
         {"model_id": NO_GRAPH, "index_id": NO_ID, "iteration_end": NO_ID, start: NO_ID, end: NO_ID}
     )
-    graph, iteration = IDS["graph"].given(raw["model_id"]), raw["index_id"]
-    if not table.has("index_id"):  # then the end of the step identifies it
-        iteration = _iteration_of(graph, clock.counted_ns(raw["iteration_end"]), steps)
+    graph, iteration = IDS["graph"].normalise(raw["model_id"]), raw["index_id"]
+    if not table.has("index_id"):  # rows name the end of their step instead of its number
+        iteration = _find_iterations(graph, clock.counted_ns(raw["iteration_end"]), steps)
     start_ns = clock.counted_ns(raw[start])
     step, _ = common_keys([graph, iteration], [graph[:0], iteration[:0]])
     return StepParts.of(
@@ -151,9 +151,9 @@ def _parts(
     )
 
 
-def _iteration_of(graph: Int64, end_ns: Int64, steps: Steps) -> Int64:
-    key, of_step = common_keys([graph, end_ns], [steps.graph, steps.end_ns])
-    lookup = Lookup({"key": of_step, "iteration": steps.iteration}, "key")
+def _find_iterations(graph: Int64, end_ns: Int64, steps: Steps) -> Int64:
+    key, step_key = common_keys([graph, end_ns], [steps.graph, steps.end_ns])
+    lookup = Lookup({"key": step_key, "iteration": steps.iteration}, "key")
     return lookup.of("iteration", lookup.find(key))
 
 
@@ -162,7 +162,7 @@ _Part = TypeVar("_Part")
 
 @dataclass(frozen=True)
 class ParsedSource:
-    """`PROF_*/device_N/sqlite` and `PROF_*/host/sqlite`: every table that msprof parsed."""
+    """`PROF_*/device_N/sqlite` and `PROF_*/host/sqlite`: the tables that msprof parsed."""
 
     layout: str
     identity: Identity
@@ -206,10 +206,12 @@ class _Reader(LostRows):
         self.named = True
 
     def records(self) -> Records:
-        """Read every table that a layer needs.
+        """Read every table that a wanted layer needs.
+
+        Tables that cannot be read are left out and counted, except that of tasks.
 
         Raises:
-            SourceError: there are no tasks. Whatever else cannot be read is left out and counted.
+            SourceError: the table of tasks cannot be read or lacks times.
         """
         steps = self._attempt(
             lambda: read_steps(self.databases, self.clock),
@@ -217,7 +219,7 @@ class _Reader(LostRows):
         )
         reason = "steps and their parts, counted by a clock that nothing relates to the tasks"
         self.leave_out(reason, steps.uncounted, OmissionCode.NO_CLOCK)
-        # Where steps are not marked they are found by the names of operators.
+        # Without recorded steps, steps are inferred from the names of operators.
         self.named = self.wanted.with_names or not len(steps.steps)
         tasks = self._tasks()
         no_metrics = tasks, KernelMetrics()
@@ -233,16 +235,22 @@ class _Reader(LostRows):
         launches = Lookup(
             {"connection": calls.connection, "start_ns": calls.start_ns}, "connection"
         )
-        tasks = replace(tasks, launch_ns=_launch_times(tasks.connection, launches))
+        tasks = replace(tasks, launch_ns=_find_starts_ns(tasks.connection, launches))
         ops, planes = communication.ops, communication.planes
-        ops = replace(ops, launch_ns=_launch_times(ops.connection, launches))
-        planes = replace(planes, launch_ns=_launch_times(communication.plane_connection, launches))
+        ops = replace(ops, launch_ns=_find_starts_ns(ops.connection, launches))
+        planes = replace(
+            planes, launch_ns=_find_starts_ns(communication.plane_connection, launches)
+        )
         host = self._host(calls)
         flows = Flows.empty()
         if Layer.ARROWS in self.layers:
-            flows = launch_arrows(host, tasks, ops, self.strings)
+            rows = np.flatnonzero(host.layer == self.strings.code("CANN"))
+            targets = ArrowTargets(self.strings, tasks, ops)
+            flows = Flows.concat(targets.arrows("HostToDevice", host.connection[rows], rows))
         if not self.every_arg:
-            tasks = _without_extra_args(tasks)
+            no_ids = constant(NO_ID, len(tasks), np.int64)
+            no_context = constant(NO_CONTEXT, len(tasks), np.int64)
+            tasks = replace(tasks, batch=no_ids, context=no_context, connection=no_ids)
         series, samples = self._counters()
         return Records(
             self.rank,
@@ -268,7 +276,7 @@ class _Reader(LostRows):
         return bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
 
     def _tasks(self) -> Tasks:
-        """Device tasks with what they ran, without the FFTS+ parents."""
+        """Read device tasks and the operators they ran, without FFTS+ tasks that have sub-tasks."""
         table = self.databases.device_table(TASKS, "AscendTask")
         if not table.has("start_time", "duration"):
             raise SourceError(
@@ -276,14 +284,14 @@ class _Reader(LostRows):
                 "holds no table AscendTask with start_time and duration.",
                 do="Export the capture instead: msprof --export=on --output=PROF_...",
             )
-        found = read_device_tasks(table, self.device, self.strings)
+        recorded = read_device_tasks(table, self.device, self.strings)
         reason = "tasks that were launched and of which the device recorded nothing"
-        self.leave_out(reason, found.never_ran, OmissionCode.NO_TASK)
-        parents = covering_parents(found.tasks)
+        self.leave_out(reason, recorded.never_ran, OmissionCode.NO_TASK)
+        parents = covering_parents(recorded.tasks)
         if parents.any():
             self.leave_out(FFTS_REASON, int(parents.sum()), OmissionCode.FFTS_WHOLE, loss=False)
-            found = DeviceTasks(found.tasks.take(~parents), found.device_type[~parents], 0)
-        return self._attempt(lambda: self._describe(found), found.tasks)
+            recorded = DeviceTasks(recorded.tasks.take(~parents), recorded.device_type[~parents], 0)
+        return self._attempt(lambda: self._describe(recorded), recorded.tasks)
 
     def _with_metrics(self, tasks: Tasks) -> tuple[Tasks, KernelMetrics]:
         table = self.databases.device_table("metric_summary.db", "MetricSummary")
@@ -291,33 +299,33 @@ class _Reader(LostRows):
             table = self.databases.device_table("ai_core_op_summary.db", "ai_core_metrics")
         return with_metrics(tasks, table, every_arg=self.every_arg)
 
-    def _describe(self, found: DeviceTasks) -> Tasks:
+    def _describe(self, recorded: DeviceTasks) -> Tasks:
         where = {"device_id": self.device}
         operators = self.databases.host_table("ge_info.db", "TaskInfo", where=where)
         launched = self.databases.host_table("runtime.db", "HostTask", where=where)
-        if len(found.tasks) and not len(operators):
+        if len(recorded.tasks) and not len(operators):
             self.warn("no operators in ge_info.db; tasks are named by their type.")
-            if remark := remark_on_ai_cpu_tasks(found.tasks, self.strings, "ge_info.db"):
+            if remark := remark_on_ai_cpu_tasks(recorded.tasks, self.strings, "ge_info.db"):
                 self.warn(remark)
         elif len(operators) and not operators.has("batch_id"):
             self.warn("operators have no batch_id; a task id used again keeps its first name.")
         return describe_tasks(
-            found, operators, launched, self.strings, named=self.named, every_arg=self.every_arg
+            recorded, operators, launched, self.strings, named=self.named, every_arg=self.every_arg
         )
 
     def _communication(self, tasks: Tasks) -> Communication:
         transfers, never_ran = read_transfers(self.databases, self.device, tasks, self.strings)
-        found = read_communication(
+        communication = read_communication(
             self.databases, self.device, transfers, tasks, self.strings, every_arg=self.every_arg
         )
         reason = "HCCL tasks whose device task is not in the profile"
         self.leave_out(reason, never_ran, OmissionCode.NO_TASK)
         reason = "communication ops of which nothing tells when they ran"
-        self.leave_out(reason, found.timeless, OmissionCode.NO_TIME)
-        return found
+        self.leave_out(reason, communication.timeless, OmissionCode.NO_TIME)
+        return communication
 
     def _host(self, calls: HostEvents) -> HostEvents:
-        """Return calls and marks, where a layer shows them."""
+        """Return calls and marks if a wanted layer shows them."""
         if not self._with_host:
             return HostEvents.empty()
         marks = self._attempt(
@@ -335,7 +343,7 @@ class _Reader(LostRows):
         )
 
     def _attempt(self, read: Callable[[], _Part], otherwise: _Part) -> _Part:
-        """Read a part of the databases; a broken database costs its part alone."""
+        """Return the result of `read`; if its database is broken, note that and use `otherwise`."""
         try:
             return read()
         except SourceError as error:
@@ -345,26 +353,18 @@ class _Reader(LostRows):
             return otherwise
 
 
-def _launch_times(connection: Int64, launches: Lookup) -> Int64:
-    """Return when the host call of each connection began."""
+def _find_starts_ns(connection: Int64, launches: Lookup) -> Int64:
+    """Return the start of the host call of each connection, NO_TIME if there is none."""
     row = np.where(connection == NO_ID, -1, launches.find(connection))
     return launches.of("start_ns", row, NO_TIME)
-
-
-def _without_extra_args(tasks: Tasks) -> Tasks:
-    """Tasks without what only `--args all` shows."""
-    nothing = constant(NO_ID, len(tasks), np.int64)
-    return replace(
-        tasks, batch=nothing, context=constant(NO_CONTEXT, len(tasks), np.int64), connection=nothing
-    )
 
 
 def _read_counters(
     databases: ParsedDatabases, clock: DeviceClocks, strings: StringPool, *, every: bool = True
 ) -> tuple[CounterSeries, CounterSamples]:
-    """Read the tables of samples that are there; a sample without a timestamp has no time.
+    """Read counters from all tables of samples; a sample without a timestamp gets NO_TIME.
 
-    every: whether all are wanted, or the frequency of the AI Core alone.
+    every: whether all counters are wanted, or only the frequency of the AI Core.
     """
     counters = CounterBuilder()
     for table in parsed_tables():
@@ -376,10 +376,10 @@ def _read_counters(
             if table.label:
                 tags |= rows.integers({table.label: NO_ID})
             if table.kind:
-                tags |= rows.texts((table.kind,), strings)
+                tags |= rows.codes((table.kind,), strings)
             counters.add_table(
                 table,
-                _times_ns(table, rows, clock),
+                _read_times_ns(table, rows, clock),
                 rows.reals(tuple(table.values)),
                 tags,
                 partial(_kind_name, table.words, strings),
@@ -391,7 +391,7 @@ def _kind_name(words: Mapping[str, str], strings: StringPool, code: int) -> str:
     return words.get(strings[code], strings[code])
 
 
-def _times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int64:
+def _read_times_ns(table: CounterTable, rows: LooseTable, clock: DeviceClocks) -> Int64:
     name = table.time
     match table.clock:
         case SampleClock.HOST:

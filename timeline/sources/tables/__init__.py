@@ -1,1 +1,1 @@
-"""CSV tables that are exported: kernel_details, op_summary, task_time, step_trace."""
+"""Captures of which only exported tables remain: of kernels, device tasks, steps or sums."""

@@ -1,4 +1,4 @@
-"""Tables of operators, of tasks or of steps alone: where they lie, and what reads them."""
+"""Recognition of captures that consist of tables only: of kernels and tasks, or of steps."""
 
 from __future__ import annotations
 
@@ -32,19 +32,22 @@ _STEP_TABLES = frozenset(
     }
 )
 _ANALYSED = "analyze"
-"""Where `msprof --analyze` leaves them."""
+"""Directory into which `msprof --analyze` writes tables of steps."""
 
 
 def _recognise(folder: Folder) -> list[Capture]:
     if folder.kind is FolderKind.MSPROF:
-        return _of_session(folder)
+        return _recognise_session(folder)
     if not any(map(OPERATOR_TABLE.fullmatch, map(without_gz, folder.names))):
         return []
     return [Capture(TABLES, folder.directory, folder.path)]
 
 
-def _of_session(folder: Folder) -> list[Capture]:
-    """Return the tables of all devices if none has anything better, else of each device."""
+def _recognise_session(folder: Folder) -> list[Capture]:
+    """Return the tables of a whole msprof session if no device has a richer format.
+
+    Else return those of each device without one.
+    """
     output = folder.path / MINDSTUDIO_OUTPUT
     if folder.free == folder.devices and has_file_named(output, OPERATOR_TABLE):
         return folder.captures_of(TABLES, output)
@@ -57,22 +60,22 @@ def _of_session(folder: Folder) -> list[Capture]:
 
 
 def _recognise_file(file: CaptureFile) -> list[Capture]:
-    """Return the tables of its directory, whatever else lies beside them."""
+    """Return a capture of the tables in the file's directory, even if that has richer formats."""
     if not OPERATOR_TABLE.fullmatch(file.name):
         return []
     content = file.path.parent
-    for one in file.around:
-        if content in (one.content, one.content.parent):
-            return [replace(one, format=TABLES, content=content)]
+    for capture in file.around:
+        if content in (capture.content, capture.content.parent):
+            return [replace(capture, format=TABLES, content=content)]
     match = DEVICE_DIRECTORY.fullmatch(content.parent.name)
     if match and content.name == "summary":
         return [Capture(TABLES, content.parent.parent, content, int(match[1]))]
-    inside = content.parent if content.name in (OUTPUT, MINDSTUDIO_OUTPUT) else content
-    return [Capture(TABLES, inside, content)]
+    directory = content.parent if content.name in (OUTPUT, MINDSTUDIO_OUTPUT) else content
+    return [Capture(TABLES, directory, content)]
 
 
 def _identify(capture: Capture, root: Root) -> list[Claim]:
-    """Return a claim for each device that a framework's table of steps names."""
+    """Identify tables of one device, or those of each device in the framework's step table."""
     if capture.device is not None:
         return identify_all_devices(capture, root)
     return _identify_step_tables(capture, root)
@@ -95,12 +98,12 @@ def _table_directories(capture: Capture) -> tuple[Path, ...]:
 
 
 def _file_of_step_tables(file: CaptureFile) -> list[Capture]:
-    """Return the capture of a table; one that lies in a richer capture is none itself."""
-    found = _step_tables_in(file.path.parent, [file.name])
-    return [one for one in found if not file.around or one in file.around]
+    """Return the capture of a step table, none if the table belongs to a richer capture."""
+    captures = _find_step_tables(file.path.parent, [file.name])
+    return [capture for capture in captures if not file.around or capture in file.around]
 
 
-def _step_tables_in(directory: Path, names: Iterable[str]) -> list[Capture]:
+def _find_step_tables(directory: Path, names: Iterable[str]) -> list[Capture]:
     if _STEP_TABLES.isdisjoint(map(without_gz, names)):
         return []
     is_inside = directory.name in (OUTPUT, _ANALYSED)
@@ -118,12 +121,12 @@ def _read_step_tables(claim: Claim, identity: Identity) -> Source:
 STEP_TABLES = Format(
     name="step tables",
     kind=FormatKind.SUMS,
-    recognise=lambda folder: _step_tables_in(folder.path, folder.names),
+    recognise=lambda folder: _find_step_tables(folder.path, folder.names),
     recognise_file=_file_of_step_tables,
     identify=_identify_step_tables,
     read_with=_read_step_tables,
     table_directories=_table_directories,
-    lies_beside=True,
+    shares_directory=True,
 )
 TABLES = Format(
     name="tables",

@@ -1,4 +1,4 @@
-"""Sources of captures of which only tables are left: of kernels and tasks, or of sums."""
+"""Sources of captures that consist of tables only: of kernels and tasks, or of sums."""
 
 from __future__ import annotations
 
@@ -64,15 +64,15 @@ from timeline.sources.files.opened import find_file, without_gz
 from timeline.sources.source import Identity, ReadRequest
 
 _OF_ITERATION = re.compile(r"\D+_(\d{1,10})_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{14})?\.csv")
-"""Device, graph and iteration in the name of a table that was exported for that iteration only."""
+"""Name of a table of a single iteration: device, graph and iteration."""
 
 
 @dataclass(frozen=True)
 class KernelTableSource:
     """Tables of kernels without a trace: `kernel_details.csv`, or msprof's `op_summary_*.csv`.
 
-    `task_time_*.csv` adds the device tasks that are not kernels, or stands alone: then the type of
-    a task tells whether it computes, and there are no communication ops.
+    `task_time_*.csv` adds the device tasks that are not kernels. If it is the only table, the type
+    of a task decides whether it computes, and there are no communication ops.
     """
 
     identity: Identity
@@ -82,7 +82,7 @@ class KernelTableSource:
 
     @property
     def layout(self) -> str:
-        """The kind of the table that decides what computes."""
+        """The kind of table that decides which tasks compute."""
         if self._tables("kernel_details"):
             return "kernel_details.csv"
         return "op_summary" if self._tables("op_summary") else "task_time"
@@ -92,69 +92,72 @@ class KernelTableSource:
         """The tables of kernels and tasks, of steps, and of communication."""
         tables = (*self._kernels(), *self._tables("task_time"))
         names = ("step_trace_time.csv", "communication.json")
-        others = (path for name in names if (path := find_file(self.output, name)))
-        return (*(table.path for table in tables), *self._step_tables(), *others)
+        named = (path for name in names if (path := find_file(self.output, name)))
+        return (*(table.path for table in tables), *self._step_tables(), *named)
 
     def _kernels(self) -> list[KernelTableFile]:
         return self._tables("kernel_details") or self._tables("op_summary")
 
     def _tables(self, kind: str) -> list[KernelTableFile]:
         """Return the newest tables of a kind, without those of other devices."""
-        found = []
-        for path in _newest(self.output, kind):
+        tables = []
+        for path in _find_newest(self.output, kind):
             match = _OF_ITERATION.fullmatch(without_gz(path.name))
             if not match:
-                found.append(KernelTableFile(path))
+                tables.append(KernelTableFile(path))
             elif not self.several_devices or int(match[1]) == self.identity.device:
-                found.append(KernelTableFile(path, int(match[2]), int(match[3])))
-        return found
+                tables.append(KernelTableFile(path, int(match[2]), int(match[3])))
+        return tables
 
     def _step_tables(self) -> tuple[Path, ...]:
-        return _newest(self.output, "step_trace")
+        return _find_newest(self.output, "step_trace")
 
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
-        reading = _Reading(self.identity, self.several_devices, wanted)
+        reader = _Reader(self.identity, self.several_devices, wanted)
         files = self._kernels(), self._tables("task_time")
         if not any(files):
             raise SourceError(self.output, "holds no kernel_details, op_summary or task_time now.")
-        kernels, others = reading.kernels(files[0]), reading.rows(files[1])
-        marked, parts = self._marked_steps(reading)
-        unmarked = [build_steps(kernels), build_steps(others)]
-        steps = distinct_steps(Steps.concat([marked, *unmarked]))
-        records = reading.records(kernels, with_step_graphs(others, steps), self._groups(reading))
+        kernels, task_times = reader.kernels(files[0]), reader.rows(files[1])
+        recorded, parts = self._step_trace(reader)
+        inferred = [build_steps(kernels), build_steps(task_times)]
+        steps = distinct_steps(Steps.concat([recorded, *inferred]))
+        records = reader.records(
+            kernels, with_step_graphs(task_times, steps), self._read_groups(reader)
+        )
         records = replace(records, steps=steps, parts=parts)
         return replace(
             records,
-            omissions=tuple(reading.omissions),
-            warnings=(*reading.warnings, *self._absent_steps(records)),
+            omissions=tuple(reader.omissions),
+            warnings=(*reader.warnings, *self._absent_steps(records)),
         )
 
-    def _groups(self, reading: _Reading) -> Mapping[str, str]:
+    def _read_groups(self, reader: _Reader) -> Mapping[str, str]:
+        """Read the group of each communication op by name, none if the file is missing or bad."""
         path = find_file(self.output, "communication.json")
         try:
             return read_op_groups(path) if path else {}
         except SourceError as error:
-            reading.warn(str(error))
+            reader.warn(str(error))
             return {}
 
-    def _marked_steps(self, reading: _Reading) -> tuple[Steps, StepParts]:
-        """Return the steps of msprof's step trace; tables of each iteration may repeat them."""
+    def _step_trace(self, reader: _Reader) -> tuple[Steps, StepParts]:
+        """Read steps from msprof's step traces, without steps that several tables repeat."""
         device = self.identity.device if self.several_devices else None
-        found = []
+        tables = []
         for path in self._step_tables():
             damage = LossLog(path)
-            found.append(read_step_table(path, device, damage))
-            reading.omissions += damage.omissions(self.identity.rank)
+            tables.append(read_step_table(path, device, damage))
+            reader.omissions += damage.omissions(self.identity.rank)
         return (
-            distinct_steps(Steps.concat(steps for steps, _ in found)),
-            distinct_parts(StepParts.concat(parts for _, parts in found)),
+            distinct_steps(Steps.concat(steps for steps, _ in tables)),
+            distinct_parts(StepParts.concat(parts for _, parts in tables)),
         )
 
     def _absent_steps(self, records: Records) -> list[str]:
-        """Return a remark on steps that step_trace_time.csv has and no row belongs to.
+        """Return a warning about steps of step_trace_time.csv to which no row belongs.
 
-        That table has lengths and no times, so it tells nothing else that rows do not.
+        Nothing else is read from that table, as it has durations but no times.
         """
         path = find_file(self.output, "step_trace_time.csv")
         if path is None:
@@ -172,8 +175,8 @@ class KernelTableSource:
         ]
 
 
-class _Reading(LostRows):
-    """One reading of the tables of a capture."""
+class _Reader(LostRows):
+    """One pass over the tables of a capture."""
 
     def __init__(self, identity: Identity, several_devices: bool, wanted: ReadRequest) -> None:
         super().__init__(identity.rank)
@@ -192,7 +195,10 @@ class _Reading(LostRows):
     def rows(
         self, files: Sequence[KernelTableFile], metrics: MetricsBuilder | None = None
     ) -> KernelTable:
-        """Read tables of kernels or tasks; metrics: collects those of the cores."""
+        """Read the rows of one kind of table, only those of the device if there are several.
+
+        metrics: collects what the counters of the cores measured.
+        """
         columns = {**DESCRIPTION, **EXECUTION}
         if metrics is not None:
             columns |= {**SHAPES, **ARGS}
@@ -204,13 +210,13 @@ class _Reading(LostRows):
             parts.append(read_kernel_rows(file, self.strings, columns, damage, metrics))
             self.omissions += damage.omissions(self.identity.rank)
         rows = KernelTable.concat(parts)
-        given = rows.device[rows.device != NO_ID]
+        devices = distinct(rows.device[rows.device != NO_ID])
         if self.several_devices and self.identity.device is not None:
             rows = rows.take((rows.device == self.identity.device) | (rows.device == NO_ID))
-        elif len(given) and given.min() != given.max():
+        elif len(devices) > 1:
             self.warn(
                 f"{files[0].path.name} has rows of devices "
-                f"{format_ids(distinct(given).tolist())}, which are drawn as one."
+                f"{format_ids(devices.tolist())}, which are drawn as one."
             )
         if self.identity.device is None:
             return rows
@@ -218,22 +224,22 @@ class _Reading(LostRows):
         return replace(rows, device=device)
 
     def records(
-        self, kernels: KernelTable, others: KernelTable, groups: Mapping[str, str]
+        self, kernels: KernelTable, task_times: KernelTable, groups: Mapping[str, str]
     ) -> Records:
-        """Return the tasks of both tables, each once, and the ops."""
-        tells_copies = len(others) > 0
+        """Build tasks from both tables, without rows of the same task, and communication ops."""
+        records_copies = len(task_times) > 0
         if len(kernels):
-            again, whole = find_repeats(others, kernels)
-            drawn = "rows of task_time that are kernels, which are drawn from their own table"
-            count = int(np.count_nonzero(again))
-            self.leave_out(drawn, count, OmissionCode.REPEATED, loss=False)
-            count = int(np.count_nonzero(whole))
+            repeats, parents = find_repeats(task_times, kernels)
+            reason = "rows of task_time that are kernels, which are drawn from their own table"
+            count = int(np.count_nonzero(repeats))
+            self.leave_out(reason, count, OmissionCode.REPEATED, loss=False)
+            count = int(np.count_nonzero(parents))
             self.leave_out(FFTS_REASON, count, OmissionCode.FFTS_WHOLE, loss=False)
-            others = others.take(~(again | whole))
-            compute = np.concatenate([~kernels.communicates, np.zeros(len(others), np.bool_)])
+            task_times = task_times.take(~(repeats | parents))
+            compute = np.concatenate([~kernels.communicates, np.zeros(len(task_times), np.bool_)])
         else:
-            compute = compute_by_type(others.core, self.strings, others.name)
-        rows = KernelTable.concat([kernels, others])
+            compute = compute_by_type(task_times.core, self.strings, task_times.name)
+        rows = KernelTable.concat([kernels, task_times])
         tasks = build_tasks(rows, compute, self.strings)
         if not len(kernels) and (
             remark := remark_on_ai_cpu_tasks(tasks, self.strings, "op_summary")
@@ -244,26 +250,26 @@ class _Reading(LostRows):
             self.strings,
             tasks=tasks,
             ops=build_ops(rows, self.strings, groups),
-            tells_copies=tells_copies,
+            records_copies=records_copies,
             metrics=self.metrics,
             cores=read_core_counts(self.identity.directory, self.identity.device),
         )
 
 
-def _newest(output: Path, kind: str) -> tuple[Path, ...]:
-    """Return the newest tables of a kind; a framework writes one without a time in its name."""
+def _find_newest(output: Path, kind: str) -> tuple[Path, ...]:
+    """Return the newest tables of a kind: of msprof's last export, else a framework's table."""
     plain = find_file(output, f"{kind}.csv")
     return find_newest_export(output, kind, "csv") or ((plain,) if plain else ())
 
 
 _OP_NAME = re.compile(r".*hcom_\w+?__(\d+)_\d+_\d+")
-"""An op's name holds the last digits of its group's id, its index there, and the iteration."""
+"""Name of an op, with the last digits of its group's id, its index in the group and iteration."""
 _LAUNCHED_NAME = re.compile(r"(?:.*::.*/|.*/(?=hcom_))([^/]+)")
-"""MindSpore puts what launched an op before its name, on whichever rank it finds the launch."""
+"""Name of an op after the name of its launcher, which MindSpore adds on some ranks only."""
 
 
 def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
-    """Return the device tasks among rows, ordered by start."""
+    """Build device tasks from all rows that are not communication ops, ordered by start."""
     order = np.argsort(rows.start_ns, kind="stable")
     order = order[~rows.is_op[order]]
     tasks = rows.take(order)
@@ -280,11 +286,11 @@ def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
 
 
 def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
-    """Return whether each row is one of the kernels, and whether it is the whole of one.
+    """Return which rows are one of the kernels, and which are an FFTS+ task around a kernel.
 
-    Both name stream and task, but the kernel may go by another name; tables of level 0 name
-    neither, and then both edges must agree. The whole of a kernel that runs as a sub-task of
-    FFTS+ starts before it: its row covers the kernel.
+    A row and a kernel are the same if they have the same stream, task and start; names may differ.
+    Kernels from tables of level 0 have neither stream nor task and are matched by start and end.
+    An FFTS+ task starts before a kernel that is its sub-task, and covers it.
     """
     kernels = kernels.take(~kernels.is_op)
     placed = kernels.take(kernels.stream != NO_ID)
@@ -292,12 +298,12 @@ def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
     _, key = distinct_pairs(
         np.concatenate([rows.stream, placed.stream]), np.concatenate([rows.task, placed.task])
     )
-    of_rows, of_kernels = key[: len(rows)], key[len(rows) :]
-    found: Bool = match_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns) >= 0
-    whole = np.zeros(len(rows), np.bool_)
+    row_key, kernel_key = key[: len(rows)], key[len(rows) :]
+    repeats: Bool = match_rows(row_key, rows.start_ns, kernel_key, placed.start_ns) >= 0
+    parents = np.zeros(len(rows), np.bool_)
     if len(placed):
-        at = find_following_rows(of_rows, rows.start_ns, of_kernels, placed.start_ns)
-        whole = (at >= 0) & (placed.end_ns[at] <= rows.end_ns + MATCH_TOLERANCE_NS) & ~found
+        at = find_following_rows(row_key, rows.start_ns, kernel_key, placed.start_ns)
+        parents = (at >= 0) & (placed.end_ns[at] <= rows.end_ns + MATCH_TOLERANCE_NS) & ~repeats
     if len(bare):
         at = match_rows(
             np.zeros(len(rows), np.int64),
@@ -305,34 +311,42 @@ def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
             np.zeros(len(bare), np.int64),
             bare.start_ns,
         )
-        found |= (at >= 0) & (np.abs(bare.end_ns[at] - rows.end_ns) <= 2 * MATCH_TOLERANCE_NS)
-    return found, whole
+        repeats |= (at >= 0) & (np.abs(bare.end_ns[at] - rows.end_ns) <= 2 * MATCH_TOLERANCE_NS)
+    return repeats, parents
 
 
 def build_ops(
     rows: KernelTable, strings: StringPool, groups: Mapping[str, str]
 ) -> CommunicationOps:
-    """Return the communication ops among rows, ordered by start.
+    """Build communication ops from rows, ordered by start.
 
-    Groups are numbered in order of their first op, as exports and databases do.
+    Groups are numbered in order of their first op, as in trace JSON.
 
     Args:
-        groups: the id of the group of each op, by name, as far as it is known.
+        rows: all rows of the tables.
+        strings: the pool of their strings.
+        groups: known ids of groups by name of op.
     """
     ops = rows.take(rows.is_op)
     ops = ops.take(np.argsort(ops.start_ns, kind="stable"))
     ops = replace(ops, name=strings.translate(ops.name, strings, _name_of_op))
-    label, called = _groups(ops.name, strings, groups)
-    return CommunicationOps.of(len(ops), ops.columns() | {"group": label, "group_name": called})
+    label, group_id = _label_groups(ops.name, strings, groups)
+    return CommunicationOps.of(len(ops), ops.columns() | {"group": label, "group_name": group_id})
 
 
 def _name_of_op(name: str) -> str:
-    launched = _LAUNCHED_NAME.fullmatch(name)
-    return launched[1] if launched else name
+    match = _LAUNCHED_NAME.fullmatch(name)
+    return match[1] if match else name
 
 
-def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tuple[Codes, Codes]:
-    """Return the label and, where it is known, the id of the group of each op."""
+def _label_groups(
+    names: Codes, strings: StringPool, groups: Mapping[str, str]
+) -> tuple[Codes, Codes]:
+    """Return the label of each op's group and its id, which is NO_NAME if unknown.
+
+    The id is known by the name of the op, or if it is the only one that ends with the digits in
+    that name.
+    """
     ids = sorted(set(groups.values()))
     numbers: dict[str, int] = {}
     labels: dict[int, tuple[int, int]] = {}
@@ -340,36 +354,36 @@ def _groups(names: Codes, strings: StringPool, groups: Mapping[str, str]) -> tup
         name = strings[code]
         match = _OP_NAME.match(name)
         digits = match[1] if match else ""
-        alike = [one for one in ids if digits and one.endswith(digits)]
-        known = groups.get(name) or (alike[0] if len(alike) == 1 else "")
-        number = numbers.setdefault(known or digits, len(numbers))
-        labels[code] = strings.code(f"Group {number}"), strings.code(known)
+        candidates = [group for group in ids if digits and group.endswith(digits)]
+        group_id = groups.get(name) or (candidates[0] if len(candidates) == 1 else "")
+        number = numbers.setdefault(group_id or digits, len(numbers))
+        labels[code] = strings.code(f"Group {number}"), strings.code(group_id)
     pairs = np.array([labels[code] for code in names.tolist()], np.int32).reshape(-1, 2)
     return pairs[:, 0].copy(), pairs[:, 1].copy()
 
 
 def build_steps(rows: KernelTable) -> Steps:
-    """Return steps of rows that name theirs: from the first start to the last end of each.
+    """Build steps from the rows that name one, each from the first start to the last end.
 
-    A step that runs several graphs is one step of each, as everywhere.
+    A step that runs several graphs becomes one step of each graph.
     """
-    held = rows.take(rows.iteration != NO_ID)
-    steps = group_by(len(held), [held.graph, held.iteration])
+    numbered = rows.take(rows.iteration != NO_ID)
+    steps = group_by(len(numbered), [numbered.graph, numbered.iteration])
     return Steps.of(
         len(steps.first),
-        start_ns=steps.least(held.start_ns),
-        end_ns=steps.greatest(held.end_ns),
-        graph=held.graph[steps.first],
-        iteration=held.iteration[steps.first],
+        start_ns=steps.least(numbered.start_ns),
+        end_ns=steps.greatest(numbered.end_ns),
+        graph=numbered.graph[steps.first],
+        iteration=numbered.iteration[steps.first],
     )
 
 
 def with_step_graphs(rows: KernelTable, steps: Steps) -> KernelTable:
-    """Rows without a graph get that of the step that they start in, where there is only one."""
+    """Set the graph of rows that name neither graph nor step, from the only step they start in."""
     open_step, _ = only_open_at(rows.start_ns, steps.start_ns, steps.end_ns)
-    found = (open_step >= 0) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
+    inferred = (open_step >= 0) & (rows.graph == NO_GRAPH) & (rows.iteration == NO_ID)
     graph = rows.graph.copy()
-    graph[found] = steps.graph[open_step[found]]
+    graph[inferred] = steps.graph[open_step[inferred]]
     return replace(rows, graph=graph)
 
 
@@ -377,8 +391,9 @@ def with_step_graphs(rows: KernelTable, steps: Steps) -> KernelTable:
 class StepTablesSource:
     """step_trace_time.csv and communication.json, or analysis.db, which holds both.
 
-    Communication ops have the times that the profiler noted, to a quarter of a microsecond. Steps
-    have none: see `_place_steps`. Ops of several devices do not say of which, so none has any.
+    Communication ops have times, rounded to a quarter of a microsecond. Steps have durations only,
+    so their times are estimated. If a capture has several devices, ops are left out because they do
+    not name their device.
     """
 
     layout: str
@@ -404,9 +419,9 @@ class StepTablesSource:
         return next(filter(None, (find_file(self.directory, name) for name in names)), None)
 
     def read(self, wanted: ReadRequest) -> Records:
-        """Read the sums of steps, and the communication ops.
+        """Read the sums of steps, and communication ops.
 
-        A file that cannot be read is counted, and a warning says so.
+        A file that cannot be read is counted and warned about.
         """
         rank, device = self.identity.rank, self.identity.device
         builder = TablesBuilder(rank)
@@ -422,13 +437,13 @@ class StepTablesSource:
                 if self.several_devices:
                     damage.add("ops of several devices, which none names", "op 1", len(measured))
                     measured = MeasuredOps.empty()
-                ops = _ops_of(measured, strings, damage)
+                ops = _build_timed_ops(measured, strings, damage)
         steps = _place_steps(sums, ops)
         untimed = len(steps) > 0 and not len(ops)
         if untimed:
             builder.warn("when its steps ran is not recorded; they are drawn one by one.")
         builder.add(sums)
-        builder.add(CollectiveSums.of(len(measured), _sums_of(measured, strings)))
+        builder.add(CollectiveSums.of(len(measured), _build_sums(measured, strings)))
         tables, omissions = builder.build()
         return Records(
             rank,
@@ -438,26 +453,29 @@ class StepTablesSource:
             omissions=omissions,
             warnings=tuple(builder.warnings),
             untimed_steps=untimed,
-            tells_copies=False,
+            records_copies=False,
             profiler_tables=tables,
             tables_only=True,
         )
 
 
 def _read_sums(path: Path, device: int | None, damage: LossLog) -> ParallelTimes:
-    """Read the sums of steps that have one row of a device, or of all."""
+    """Read the sums of steps; omit steps with several rows.
+
+    device: the only device whose rows are read, None for all.
+    """
     if path.suffix == ".db":
         with open_database(path) as database:
             sums = read_summed_steps(database, device)
     else:
         sums = read_step_sums(path, device, damage)
-    _, which, count = np.unique(sums.step, return_inverse=True, return_counts=True)
-    shared = np.flatnonzero(count[which] > 1)
+    _, place, count = np.unique(sums.step, return_inverse=True, return_counts=True)
+    shared = np.flatnonzero(count[place] > 1)
     if len(shared):
         what = "rows that share their step with others, as where a process had several devices"
         damage.add(what, f"row {shared[0] + 1}", len(shared))
     sums = replace(sums, first=np.arange(len(sums)) == 0)
-    return sums.take(count[which] == 1)
+    return sums.take(count[place] == 1)
 
 
 def _read_ops(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOps:
@@ -467,7 +485,7 @@ def _read_ops(path: Path, strings: StringPool, damage: LossLog) -> MeasuredOps:
         return read_op_table(database, strings)
 
 
-def _sums_of(measured: MeasuredOps, strings: StringPool) -> dict[str, Any]:
+def _build_sums(measured: MeasuredOps, strings: StringPool) -> dict[str, Any]:
     return {
         "step": measured.step,
         "kind": strings.codes(collective_kind(strings[code]) for code in measured.name.tolist()),
@@ -478,8 +496,10 @@ def _sums_of(measured: MeasuredOps, strings: StringPool) -> dict[str, Any]:
     }
 
 
-def _ops_of(measured: MeasuredOps, strings: StringPool, damage: LossLog) -> CommunicationOps:
-    """Return the ops that have a start, in order of it."""
+def _build_timed_ops(
+    measured: MeasuredOps, strings: StringPool, damage: LossLog
+) -> CommunicationOps:
+    """Build the ops that have a start, ordered by it."""
     timed = measured.start_ns != NO_TIME
     if not timed.all():
         damage.add("ops without a time", f"op {np.argmin(timed) + 1}", int((~timed).sum()))
@@ -497,29 +517,29 @@ def _ops_of(measured: MeasuredOps, strings: StringPool, damage: LossLog) -> Comm
 
 
 def _place_steps(sums: ParallelTimes, ops: CommunicationOps) -> Steps:
-    """Return the numbered steps, each as long as its sums say.
+    """Estimate times of the numbered steps from their durations and communication ops.
 
-    A step with communication ops ends with the last of them, but begins no later than the first:
-    what of it lies before and behind is not recorded. Others follow the step before, the first ones
-    precede the one behind; where no step has any op, time begins with the first step.
+    A step with ops ends with its last op, and starts one duration earlier, or with its first op if
+    that is earlier still. A step without ops starts at the end of the step before it. Steps before
+    the first one with ops end at its start. If no step has ops, the first one starts at 0.
     """
     sums = sums.take(sums.step != NO_ID)
     parts = (sums.computing_ns, sums.communication_alone_ns, sums.free_ns)
     length_ns = sum((np.maximum(part, 0) for part in parts), np.zeros(len(sums), np.int64))
     start_ns, end_ns = np.zeros((2, len(sums)), np.int64)
-    upto_ns, is_placed = 0, False
+    previous_end_ns, is_placed = 0, False
     for at, (step, length) in enumerate(zip(sums.step.tolist(), length_ns.tolist(), strict=True)):
-        start_ns[at], end_ns[at] = upto_ns, upto_ns + length
-        own = ops.iteration == step
-        if own.any():
-            end_ns[at] = ops.end_ns[own].max()
-            start_ns[at] = min(ops.start_ns[own].min(), end_ns[at] - length)
+        start_ns[at], end_ns[at] = previous_end_ns, previous_end_ns + length
+        in_step = ops.iteration == step
+        if in_step.any():
+            end_ns[at] = ops.end_ns[in_step].max()
+            start_ns[at] = min(ops.start_ns[in_step].min(), end_ns[at] - length)
             if not is_placed:
-                ahead_ns = start_ns[at] - upto_ns
-                start_ns[:at] += ahead_ns
-                end_ns[:at] += ahead_ns
+                offset_ns = start_ns[at] - previous_end_ns
+                start_ns[:at] += offset_ns
+                end_ns[:at] += offset_ns
             is_placed = True
-        upto_ns = int(end_ns[at])
+        previous_end_ns = int(end_ns[at])
     return Steps.of(
         len(sums), start_ns=start_ns, end_ns=end_ns, graph=NO_GRAPH, iteration=sums.step
     )

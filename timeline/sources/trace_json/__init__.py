@@ -1,1 +1,1 @@
-"""Timelines that are exported as Chrome-trace JSON."""
+"""Captures that torch_npu, MindSpore or msprof exported as Chrome-trace JSON."""

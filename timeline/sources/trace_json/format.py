@@ -1,4 +1,4 @@
-"""Traces that torch_npu, MindSpore and msprof exported: where they lie, and what reads them."""
+"""Recognition of trace JSON that torch_npu, MindSpore or msprof exported."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ _TRACE_VIEW = "trace_view.json"
 _STEP_TABLE = "step_trace_time.csv"
 _TRACE = re.compile(r"msprof(?:_slice|_\d+)+\.json")
 _DISPLAY = re.compile(r"(?:ascend_)?timeline_display_\d+\.json")
-"""What MindSpore left beside its text, which is read as that."""
+"""A timeline that MindSpore exported next to its text files; its own format reads both."""
 _TRACE_OF_DEVICE = re.compile(r"msprof_\d+(?:_\d{1,10}){1,2}(?:_slice_\d+)?\.json")
-"""Device, graph where there is one, and iteration: CANN before 7."""
+"""A trace of one device, of a graph (if named) and an iteration: CANN before 7."""
 _PART_OF_EXPORT = re.compile(r"(?:hccl|task_time|msprof_tx|msprof)(?:_slice|_\d+)+\.json(?:\.gz)?")
-"""What msprof exports in many files, which are no trace of a rank one by one."""
+"""A file of an msprof export in many files, none of which alone is the trace of a rank."""
 
 
 def _directory_of_tables(capture: Capture) -> tuple[Path, ...]:
@@ -56,16 +56,16 @@ def _directory_of_tables(capture: Capture) -> tuple[Path, ...]:
 
 
 def _recognise_trace_view(folder: Folder) -> list[Capture]:
-    found = False
+    is_trace_view = False
     if folder.kind is FolderKind.OUTPUT:
         trace = find_file(folder.path, _TRACE_VIEW)
-        found = trace is not None and (
+        is_trace_view = trace is not None and (
             trace.is_file() or has_file_named(folder.path, OPERATOR_TABLE)
         )
     elif folder.kind is FolderKind.LOOSE and _TRACE_VIEW in map(without_gz, folder.names):
         trace = find_file(folder.path, _TRACE_VIEW)
-        found = trace is None or kind_of_json(trace) is not JsonKind.KINETO
-    return [Capture(TRACE_VIEW, folder.directory, folder.path)] if found else []
+        is_trace_view = trace is None or kind_of_json(trace) is not JsonKind.KINETO
+    return [Capture(TRACE_VIEW, folder.directory, folder.path)] if is_trace_view else []
 
 
 def _file_of_trace_view(file: CaptureFile) -> list[Capture]:
@@ -80,7 +80,7 @@ def _identify_trace_view(capture: Capture, root: Root) -> list[Claim]:
 
 
 def _devices_of_trace_view(content: Path) -> list[int]:
-    """Return the devices that did anything, as the table of steps says; without one the trace."""
+    """Return the devices with activity: from the step table, or from the trace if it is absent."""
     if content.is_dir() and find_file(content, _STEP_TABLE):
         from timeline.sources.companions.measures import find_busy_devices
 
@@ -129,13 +129,13 @@ def _file_of_any_name(file: CaptureFile) -> list[Capture]:
 
 
 def _identify_any_trace(capture: Capture, root: Root) -> list[Claim]:
-    """Identify a trace by its own name, else as the capture in whose directory it lies."""
+    """Identify a trace by the rank in its file name, else like a capture in its directory."""
     name = capture.content.name
-    named = tuple(Evidence(rank, f"file name {name}") for rank in ranks_in_file_name(name))
-    beside = replace(capture, directory=capture.content.parent)
+    from_name = tuple(Evidence(rank, f"file name {name}") for rank in ranks_in_file_name(name))
+    in_directory = replace(capture, directory=capture.content.parent)
     return [
-        replace(claim, capture=capture, evidence=named or claim.evidence)
-        for claim in _identify_trace_view(beside, root)
+        replace(claim, capture=capture, evidence=from_name or claim.evidence)
+        for claim in _identify_trace_view(in_directory, root)
     ]
 
 
@@ -150,7 +150,7 @@ ANY_TRACE = Format(
     identify=_identify_any_trace,
     recorded_time=_recorded_time,
     read_with=_read_trace_view,
-    lies_beside=True,
+    shares_directory=True,
 )
 
 
@@ -169,16 +169,20 @@ def _recognise_mindstudio(folder: Folder) -> list[Capture]:
 
 
 def _file_of_mindstudio(file: CaptureFile) -> list[Capture]:
-    """Return the captures of its directory, or an export beside something better."""
+    """Return captures that cover the file: existing ones of its directory, else new ones.
+
+    If another format already reads the directory, its first capture is returned; msprof's export
+    holds less. A new capture is made for each device known from captures around the file.
+    """
     if not _TRACE.fullmatch(file.name):
         return []
-    beside = file.beside
-    if beside:
-        return beside if beside[0].format is MINDSTUDIO else beside[:1]
+    existing = file.beside
+    if existing:
+        return existing if existing[0].format is MINDSTUDIO else existing[:1]
     output = file.path.parent
     directory = output.parent if output.name == MINDSTUDIO_OUTPUT else output
-    known = (one.device for one in file.around if one.directory == directory)
-    devices: list[int | None] = [*sorted({device for device in known if device is not None})]
+    around = (capture.device for capture in file.around if capture.directory == directory)
+    devices: list[int | None] = [*sorted({device for device in around if device is not None})]
     return [Capture(MINDSTUDIO, directory, output, device) for device in devices or [None]]
 
 

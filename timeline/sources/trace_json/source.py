@@ -1,4 +1,4 @@
-"""Sources of captures that were exported as JSON, in three layouts."""
+"""Sources that read captures exported as trace JSON, one for each of three layouts."""
 
 from __future__ import annotations
 
@@ -45,7 +45,10 @@ _OF_ITERATION = re.compile(r"\D+\d+_(\d{1,10})_(\d{1,10})(?:_slice_\d+)?(?:_\d{1
 
 @dataclass(frozen=True)
 class _Export:
-    """A capture that was exported into a directory; several_devices: of which one is read."""
+    """A capture exported into a directory.
+
+    several_devices: whether the export holds several devices, of which one is read.
+    """
 
     layout: str
     identity: Identity
@@ -66,12 +69,12 @@ class _Export:
 class TraceViewSource(_Export):
     """`ASCEND_PROFILER_OUTPUT/trace_view.json` of torch_npu and MindSpore.
 
-    Its output is the directory, or a trace that lies anywhere and is called anything.
+    `output` is that directory, or the path of a single trace file of any name.
     """
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The trace, and the kernel table where there is one."""
+        """The trace, and the kernel table if there is one."""
         name = "trace_view.json"
         if self.output.is_file():
             return (self.output,)
@@ -119,7 +122,7 @@ class MindStudioSource(_Export):
         json_steps = tuple(path for path in steps if without_gz(path.name).endswith(".json"))
         traces = TraceFiles(self._traces(), device, only_device=self.several_devices)
         records, overlap = read_trace_and_overlap(traces, rank, strings, wanted)
-        # Apart, because step traces use process ids that mean something else in the trace.
+        # Step traces are read separately because they reuse process ids of the trace.
         marks = [
             read_trace(
                 TraceFiles((path,), device, only_device=self.several_devices), rank, strings, wanted
@@ -130,9 +133,9 @@ class MindStudioSource(_Export):
         for path in steps:
             if path not in json_steps and not len(records.steps):
                 damage = LossLog(path)
-                found, pieces = read_step_table(path, only, damage)
+                table, parts = read_step_table(path, only, damage)
                 omissions = (*records.omissions, *damage.omissions(rank))
-                records = replace(records, steps=found, parts=pieces, omissions=omissions)
+                records = replace(records, steps=table, parts=parts, omissions=omissions)
         kernels = list(self._tables("op_summary", "csv"))
         metrics = MetricsBuilder.for_tables(kernels, wanted)
         return self._with_cores(_finish(records, kernels, only, overlap, metrics, ends=True))
@@ -140,7 +143,7 @@ class MindStudioSource(_Export):
 
 @dataclass(frozen=True)
 class GraphTimelineSource(_Export):
-    """`PROF_*/device_N/timeline` of CANN before 7: files per iteration, or of all of them."""
+    """`PROF_*/device_N/timeline` of CANN before 7: one file per iteration, or one for all."""
 
     @property
     def files(self) -> tuple[Path, ...]:
@@ -149,12 +152,15 @@ class GraphTimelineSource(_Export):
         return tuple(path for paths in parts for path in paths)
 
     def _files(self, kind: str) -> dict[tuple[int, int], list[Path]]:
-        """Return the newest export by graph and iteration, ascending; slices are together."""
-        found: dict[tuple[int, int], list[Path]] = defaultdict(list)
+        """Return files of the newest export by graph and iteration, ascending.
+
+        Slices of one export are listed together.
+        """
+        paths: dict[tuple[int, int], list[Path]] = defaultdict(list)
         for path in find_newest_export(self.output, kind, "json"):
             match = _OF_ITERATION.fullmatch(without_gz(path.name))
-            found[(int(match[1]), int(match[2])) if match else (NO_GRAPH, NO_ID)].append(path)
-        return dict(sorted(found.items()))
+            paths[(int(match[1]), int(match[2])) if match else (NO_GRAPH, NO_ID)].append(path)
+        return dict(sorted(paths.items()))
 
     def _step_traces(self) -> dict[int, list[Path]]:
         """Return one step trace per graph: each holds all iterations of its graph."""
@@ -171,7 +177,7 @@ class GraphTimelineSource(_Export):
         for graph, paths in self._step_traces().items():
             files.append(TraceFiles(tuple(paths), self._device, graph))
         strings, rank = StringPool(), self.identity.rank
-        records = join_records([read_trace(one, rank, strings, wanted) for one in files])
+        records = join_records([read_trace(group, rank, strings, wanted) for group in files])
         return _finish(records, [], None, VendorOverlap.empty())
 
 
@@ -184,10 +190,10 @@ def _finish(
     *,
     ends: bool = False,
 ) -> Records:
-    """Describe tasks by their kernel table and keep one copy of each step.
+    """Complete tasks from their kernel table, and drop duplicate steps and step parts.
 
     overlap: the trace's own Overlap Analysis. metrics: collects what the cores measured of kernels.
-    ends: whether the table also tells when tasks end.
+    ends: whether task ends are taken from the table.
     """
     warnings = records.warnings
     if kernel_tables:
