@@ -564,7 +564,7 @@ class ReadingOptions:
         metavar="FLOPS",
         default=0,
         read=_read_flops,
-        spell=_format_flops,
+        format=_format_flops,
         completion=NO_COMPLETION,
     )
     keep_going: bool = option(

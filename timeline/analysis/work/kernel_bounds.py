@@ -1,4 +1,4 @@
-"""What bounds a kernel: its busiest pipe, its cores, their clock, and the time outside of them.
+"""Bounds of kernels: their busiest pipe, their cores and clock, and the time outside of these.
 
 All of it follows from sums over kernels that are weighted by their duration, so that the sums of
 operators, types or a whole rank are those of their kernels.
@@ -69,7 +69,7 @@ class PipeTimes(ColumnTable):
 
 @dataclass(frozen=True)
 class Bounds:
-    """What bounds each group of kernels, (groups,); all but the bound are NaN if unknown.
+    """Bounds of groups of kernels, (groups,); all but the bound are NaN if unknown.
 
     bound: name of a pipe or LATENCY, empty if no ratio was measured. bound_share: share of the time
     in which the busiest pipe is busy. next_pipe, next_share: the same of the second busiest. cores:
@@ -192,7 +192,7 @@ class KernelTotals:
 
 
 class KernelRuns(ColumnTable):
-    """How the runs of an operator follow each other, one row each.
+    """First run, other runs and gaps of each operator, one row each.
 
     operator: row in OperatorTimes. first_ns: duration of its first run; median_ns: of the others,
     or of that one if there are no others. gap_ns: median time from the end of a kernel to the start
