@@ -34,12 +34,6 @@ TABLES = ("framework_operators", "operator_memory", "modules")
 WITHOUT_EFFECT = "--max-kernels, --map-operators, --match-shapes: without effect, as "
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def by_name(table: Table) -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in table.to_dicts()}
 
@@ -370,7 +364,7 @@ def test_reserved_memory_of_a_table_is_read_in_its_unit(
     (row,) = report.comparison.memory.to_dicts()
     assert row["base_bytes"] == 7.25 * 1024
     said = {omission.reason: omission.rows for omission in report.omissions}
-    assert any("no numbers" in reason and count == 1 for reason, count in said.items())
+    assert any("not numbers" in reason and count == 1 for reason, count in said.items())
 
 
 def test_reserved_memory_of_databases_is_compared(shelf: ProfileShelf, tmp_path: Path) -> None:

@@ -13,12 +13,7 @@ from simulator.model import Iteration, RankRun
 from simulator.overlap import expected_overlap, sweep, totals
 from tests.support.drawn_slices import drawn_rows, drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import (
-    Profile,
-    ProfileShelf,
-    change_events,
-    without_markers,
-)
+from tests.support.profile_shelf import Profile, ProfileShelf, change_events, without_markers
 from tests.support.run_command import (
     OVERLAP_FIELDS,
     Command,

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
+from tests.support.made_tracks import encode_timeline
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline.columns.strings import NO_TEXT, StringPool
@@ -28,13 +29,11 @@ from timeline.encoders.drawn_values import (
 )
 from timeline.encoders.formats import format_of
 from timeline.encoders.perfetto import encode_tracks
-from timeline.encoders.piece_maker import encode_timeline
 from timeline.encoders.protobuf_rows import encode_rows, join_rows, varint
 from timeline.layers import Category, SliceKind
 from timeline.options import Args
 from timeline.selection import Kind
 from timeline.tracks.model import Arg, ArgKind, Slices, Timeline, Track
-from timeline.tracks.root_rows import named_rank
 
 ARGS = """
 SELECT slice.id, category, key, int_value, real_value, string_value
@@ -175,7 +174,8 @@ def ranks_of_tracks(trace: TraceProcessor) -> dict[int, int | None]:
         above, name = found[track]
         return name if above is None else root(above)
 
-    return {track: named_rank(root(track)) for track in found}
+    named = {track: re.match(r" *Rank (\d+)", root(track)) for track in found}
+    return {track: int(rank[1]) if rank else None for track, rank in named.items()}
 
 
 def within(start: int, window: tuple[int, int]) -> bool:

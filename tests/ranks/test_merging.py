@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.limited_exports import Loaded
 from tests.support.made_source import WALL, MadeSource
-from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes
@@ -25,7 +25,6 @@ from tests.support.ranks_in_processes import (
     made_pool,
     sized,
 )
-from tests.support.row_totals import counter_totals, row_totals
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.encoders.formats import format_of
 from timeline.fitting.fit import fit
@@ -147,11 +146,7 @@ def unmerged(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRank
 
 @pytest.mark.parametrize("by_layer", [False, True], ids=["by rank", "by layer"])
 def test_merging_in_stages_loses_nothing(
-    many: Many,
-    merged: JoinedRanks,
-    unmerged: JoinedRanks,
-    tmp_path: Path,
-    by_layer: bool,
+    many: Many, merged: JoinedRanks, unmerged: JoinedRanks, tmp_path: Path, by_layer: bool
 ) -> None:
     """Count, busy time and ends of every row are those of all records; so are ranges of counters.
 
@@ -163,36 +158,28 @@ def test_merging_in_stages_loses_nothing(
     written = fitted(merged, many.limit_bytes, small, by_layer=by_layer)
     assert small.stat().st_size <= many.limit_bytes < exact.stat().st_size
     assert list(contents(tmp_path)) == ["exact.pftrace", "small.pftrace"]
-    whole, found = (TraceProcessor.load(path.read_bytes()) for path in (exact, small))
-    assert found.import_errors() == whole.import_errors() == []
+    whole, found = Loaded.of(exact), Loaded.of(small)
+    assert found.totals.errors == whole.totals.errors == ()
     totals, wanted = (
         {
             row: replace(total, drawn=0, merged=0, **({"count": 0} if is_partition(row) else {}))
-            for row, total in row_totals(processor, is_json=False).items()
+            for row, total in one.totals.rows.items()
         }
-        for processor in (found, whole)
+        for one in (found, whole)
     )
     assert totals == wanted
     ranges, wanted_ranges = (
-        {
-            row: (total.least, total.greatest)
-            for row, total in counter_totals(processor, is_json=False).items()
-        }
-        for processor in (found, whole)
+        {row: (total.least, total.greatest) for row, total in one.totals.counters.items()}
+        for one in (found, whole)
     )
     assert ranges == wanted_ranges
     lost = sum(omission.rows for omission in written.kept.omissions if "merged" in omission.reason)
-    assert arrow_count(found) + lost == arrow_count(whole) > 0
+    assert found.totals.flows + lost == whole.totals.flows > 0
 
 
 def is_partition(row: tuple[str, ...]) -> bool:
     """Whether a row is that of a rank, which parts its time."""
     return row[0] == PARTITION or len(row) == 1
-
-
-def arrow_count(processor: TraceProcessor) -> int:
-    ((count,),) = processor.rows("SELECT count(*) FROM flow")
-    return int(count)
 
 
 # -- files -----------------------------------------------------------------------------------------

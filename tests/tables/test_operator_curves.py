@@ -15,13 +15,7 @@ from hypothesis import strategies as st
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import PipelineOperations
 from timeline.tables.data import Limit, pipeline_limits
-from timeline.tables.flops import (
-    MOST_DEPTH,
-    ROOT,
-    ScopeNode,
-    operator_scopes,
-    scope_tree,
-)
+from timeline.tables.flops import MOST_DEPTH, ROOT, ScopeNode, operator_scopes, scope_tree
 from timeline.tables.operators import MOST_CURVES, OperatorCurves, operator_curves
 from timeline.tables.table import Table
 
@@ -117,9 +111,7 @@ def pipelines(draw: st.DrawFn) -> tuple[list[int], list[list[int] | None]]:
 
 
 @given(made=pipelines())
-def test_operations_are_named_by_the_rules(
-    made: tuple[list[int], list[list[int] | None]],
-) -> None:
+def test_operations_are_named_by_the_rules(made: tuple[list[int], list[list[int] | None]]) -> None:
     """Fuller input, slow source and slow sink, each exactly where its inequality holds.
 
     It is MindInsight's, of floating-point numbers: by how much 23 / 30 exceeds 20 / 30 depends on

@@ -13,13 +13,7 @@ from hypothesis import strategies as st
 from tests.support.random_recordings import START_NS, random_ranks
 from tests.support.random_records import Sizes, random_records
 from tests.support.simulated_cluster import Cluster, simulate
-from timeline.analysis.gains.findings import (
-    Cause,
-    FindingKind,
-    Run,
-    estimate_gain_ns,
-    find_losses,
-)
+from timeline.analysis.gains.findings import Cause, FindingKind, Run, estimate_gain_ns, find_losses
 from timeline.analysis.gains.mends import Mends, Part
 from timeline.analysis.gains.recording import DeviceWork, Recording
 from timeline.analysis.gains.replay import RankOps, RecordedRank, Replay

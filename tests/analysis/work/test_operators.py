@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.made_tables import table_of
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.memory import memory_peaks
 from timeline.analysis.steps import Membership
@@ -293,7 +293,7 @@ def test_tasks_without_a_name_have_the_type_of_what_ran_them(
         assert all(operator["type"] == operator["core"] for operator in operators)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+@needs_captures
 @pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize(
     ("capture", "types"),
@@ -314,7 +314,7 @@ def test_types_of_real_captures_that_name_none(
     assert {operator["type"] for operator in report["verdict"]["operators"]} == types
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+@needs_captures
 def test_types_told_by_real_names() -> None:
     """The type of every operator of a real run follows from its name; vendors give both."""
     told = 0
