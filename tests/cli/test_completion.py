@@ -123,3 +123,13 @@ def test_the_script_says_how_it_is_installed(
 ) -> None:
     assert main(["--completion", shell]) == 0
     assert f"# Install: {SHELLS[shell]}" in capsys.readouterr().out
+
+
+def test_completing_needs_no_library_that_reads(folder: Path) -> None:
+    """The key is answered at once because nothing is loaded but what parses the command line."""
+    code = (
+        "import sys, timeline.cli.main, timeline.cli.export, timeline.cli.completion;"
+        "print([n for n in ('numpy', 'orjson', 'apsw', 'google.protobuf') if n in sys.modules])"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"
