@@ -17,7 +17,7 @@ from hypothesis import HealthCheck, Phase, settings
 from tests.support.deadline import deadline
 from tests.support.layout_table import ReadLayout, read_layout
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import COMPARABLE, VARIANTS, Profile, ProfileShelf
+from tests.support.profile_shelf import COMPARABLE, VARIANTS, Copier, Profile, ProfileShelf
 from tests.support.run_command import OPERATOR_VARIABLES, Command
 from timeline.ranks.executors import Processes
 
@@ -118,6 +118,19 @@ def shelf(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ProfileShelf]:
     shelf = ProfileShelf(tmp_path_factory.mktemp("profiles"))
     yield shelf
     assert shelf.changed() == []
+
+
+@pytest.fixture
+def copied(shelf: ProfileShelf, tmp_path: Path) -> Copier:
+    """Copy the profile of a layout for a test that changes it."""
+    return lambda layout, **run: shelf.copy(layout, tmp_path / "run", **run)
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory of the test alone, which it runs in."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.support.loaded_picture import LoadedPicture
+from tests.support.made_tracks import encode_timeline
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline.analysis.sound_records import drop_invalid_rows
@@ -16,7 +17,6 @@ from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.declarations import fill
 from timeline.encoders.formats import format_of
-from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import RecordError, UsageError
 from timeline.options import ExportOptions, ReadingOptions
 from timeline.ranges import FURTHEST_NS, LARGEST_ID

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import sqlite3
-from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -20,8 +19,9 @@ from simulator.writers.companions.measures import (
     write_operator_sums,
 )
 from simulator.writers.trace_json.mindspore_text import write_mindspore_export
-from tests.support.places import DATA
-from tests.support.profile_shelf import Profile, ProfileShelf, tiny_run
+from tests.support.places import real_capture
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf, tiny_run
+from tests.support.run_command import Command
 from timeline.analysis.checks import MOST_ALIKE, Checks, RankChecks, known_reasons
 from timeline.cli.main import main
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -31,25 +31,11 @@ pytestmark = pytest.mark.sweep
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
 Report = dict[str, Any]
-Export = Callable[..., Report]
 
 
-@pytest.fixture
-def export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Export:
-    """The report of an export."""
-
-    def made(path: Path, *options: str) -> Report:
-        target = str(tmp_path / "timeline.pftrace")
-        assert main([str(path), "-o", target, "--force", "--json", *options]) == 0
-        report: Report = json.loads(capsys.readouterr().out)
-        return report
-
-    return made
-
-
-def measured(shelf: ProfileShelf, layout: str, directory: Path) -> Profile:
+def measured(copied: Copier, layout: str) -> Profile:
     """A torch_npu profile with the measures that profilers write beside one."""
-    profile = shelf.copy(layout, directory)
+    profile = copied(layout)
     for rank, capture in zip(profile.run.ranks, profile.captures, strict=True):
         output = capture / OUTPUT
         if layout == "torch-db":
@@ -90,12 +76,12 @@ def warned(report: Report, file: str) -> list[str]:
 )
 @pytest.mark.parametrize("kind", ["summary", "detail"])
 def test_every_number_of_the_profiler_is_compared(
-    shelf: ProfileShelf, tmp_path: Path, export: Export, layout: str, files: set[str], kind: str
+    copied: Copier, shelf: ProfileShelf, command: Command, layout: str, files: set[str], kind: str
 ) -> None:
     """Whatever lies beside what is read is equal to it, and each file is compared."""
     given = layout == "mindspore-2.1"
-    profile = shelf.get(layout) if given else measured(shelf, layout, tmp_path / "run")
-    report = export(profile.path, "--kind", kind)
+    profile = shelf.get(layout) if given else measured(copied, layout)
+    report = command.report(profile.path, "--kind", kind)
     assert unequal(report) == []
     assert {row["file"] for row in report["checks"]} == files
     assert {row["rank"] for row in report["checks"]} == {one.rank for one in profile.run.ranks}
@@ -104,29 +90,27 @@ def test_every_number_of_the_profiler_is_compared(
     assert set(report["checks"][0]) == keys
 
 
-def test_types_are_compared_only_where_they_are_told(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_types_are_compared_only_where_they_are_told(copied: Copier, command: Command) -> None:
     """Without the table of kernels a trace tells names and no types of operators."""
-    profile = measured(shelf, "torch-text", tmp_path / "run")
+    profile = measured(copied, "torch-text")
     for capture in profile.captures:
         (capture / OUTPUT / "kernel_details.csv").unlink()
-    report = export(profile.path)
+    report = command.report(profile.path)
     assert not [row for row in report["checks"] if row["file"] == "op_statistic.csv"]
     assert not warned(report, "op_statistic.csv")
 
 
 def test_a_difference_is_told(
-    shelf: ProfileShelf, tmp_path: Path, export: Export, capsys: pytest.CaptureFixture[str]
+    copied: Copier, tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A number that differs is a row that is not equal, and a warning with both numbers."""
-    profile = measured(shelf, "torch-text", tmp_path / "run")
+    profile = measured(copied, "torch-text")
     path = profile.captures[0] / OUTPUT / "step_trace_time.csv"
     header, first, *rows = path.read_text(encoding="utf-8").splitlines()
     step, computing, *others = first.split(",")
     changed = ",".join([step, str(float(computing) + 1), *others])
     path.write_text("\n".join([header, changed, *rows]), encoding="utf-8")
-    report = export(profile.path)
+    report = command.report(profile.path)
     (row,) = unequal(report)
     assert (row["what"], row["file"]) == (f"computing_ns of step {step}", path.name)
     assert abs(row["theirs"] - row["ours"] - 1000) <= row["tolerance"]
@@ -140,27 +124,25 @@ def test_a_difference_is_told(
 
 
 def test_only_what_is_wholly_selected_is_compared(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
+    copied: Copier, shelf: ProfileShelf, command: Command
 ) -> None:
     """Of a choice of steps, those; of a window or a graph, nothing."""
-    profile = measured(shelf, "torch-text", tmp_path / "run")
+    profile = measured(copied, "torch-text")
     step = profile.run.ranks[0].steps[1].id
-    rows = export(profile.path, "--steps", str(step))["checks"]
+    rows = command.report(profile.path, "--steps", str(step))["checks"]
     assert rows
     assert all(row["equal"] for row in rows)
     assert {row["file"] for row in rows} == {"communication.json", "step_trace_time.csv"}
     of_steps = [row["what"] for row in rows if row["file"] == "step_trace_time.csv"]
     assert all(what.endswith(f"of step {step}") for what in of_steps)
-    assert export(profile.path, "--window", "10%:60%")["checks"] == []
+    assert command.report(profile.path, "--window", "10%:60%")["checks"] == []
     graph = str(profile.run.graphs[0])
-    assert export(shelf.get("mindspore-2.1").path, "--graphs", graph)["checks"] == []
+    assert command.report(shelf.get("mindspore-2.1").path, "--graphs", graph)["checks"] == []
 
 
-def test_the_only_step_of_a_capture_without_steps(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_the_only_step_of_a_capture_without_steps(copied: Copier, command: Command) -> None:
     """Profilers call it 0, or nothing: it is the capture."""
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1, steps=1)
+    profile = copied("kernel-details", ranks=1, steps=1)
     (capture,) = profile.captures
     output = capture / OUTPUT
     table = output / "kernel_details.csv"
@@ -170,7 +152,7 @@ def test_the_only_step_of_a_capture_without_steps(
     path = output / "step_trace_time.csv"
     header, row = path.read_text(encoding="utf-8").splitlines()
     path.write_text(f"{header}\n,{row.partition(',')[2]}\n", encoding="utf-8")
-    report = export(profile.path, "--fp-start", "none such")
+    report = command.report(profile.path, "--fp-start", "none such")
     parts = [row for row in report["checks"] if row["file"] == path.name]
     assert {row["what"] for row in parts} == {
         "computing_ns",
@@ -182,27 +164,25 @@ def test_the_only_step_of_a_capture_without_steps(
 
 
 def test_a_trace_beside_a_database_is_compared(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
+    shelf: ProfileShelf, tmp_path: Path, command: Command
 ) -> None:
     """Overlap Analysis of a small trace is looked at even where a database is read."""
     profile = shelf.copy("torch-db", tmp_path / "run")
     text = shelf.get("torch-text")
     for capture, other in zip(profile.captures, text.captures, strict=True):
         shutil.copy(other / OUTPUT / "trace_view.json", capture / OUTPUT)
-    report = export(profile.path)
+    report = command.report(profile.path)
     assert "Overlap Analysis of trace_view.json" in {row["file"] for row in report["checks"]}
     assert unequal(report) == []
     assert {row["layout"] for row in report["ranks"]} == {"database"}
 
 
-def test_a_table_of_overlap_is_compared(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_a_table_of_overlap_is_compared(copied: Copier, command: Command) -> None:
     """OVERLAP_ANALYSIS, which msprof and MindStudio Insight write into databases."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1, steps=1)
+    profile = copied("torch-db", ranks=1, steps=1)
     (capture,) = profile.captures
     (database,) = (capture / OUTPUT).glob("ascend_pytorch_profiler_*.db")
-    (whole,) = (row for row in export(profile.path)["overlap"] if row["step"] is None)
+    (whole,) = (row for row in command.report(profile.path)["overlap"] if row["step"] is None)
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute(
             "CREATE TABLE OVERLAP_ANALYSIS (id INTEGER, deviceId INTEGER, startNs INTEGER, "
@@ -214,20 +194,20 @@ def test_a_table_of_overlap_is_compared(
             connection.execute(
                 "INSERT INTO OVERLAP_ANALYSIS VALUES (?, 0, 5, ?, ?)", (kind, 5 + whole[part], kind)
             )
-    rows = [row for row in export(profile.path)["checks"] if row["file"].startswith("OVERLAP")]
+    rows = [
+        row for row in command.report(profile.path)["checks"] if row["file"].startswith("OVERLAP")
+    ]
     assert [row["equal"] for row in rows] == [True] * 3
     assert rows[0]["theirs"] == whole["computing_ns"]
 
 
-def test_many_equal_numbers_are_one_row(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_many_equal_numbers_are_one_row(copied: Copier, command: Command) -> None:
     """A report does not grow with the number of ops; the row says how many it stands for."""
     steps = MOST_ALIKE + 1
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1, steps=steps)
+    profile = copied("kernel-details", ranks=1, steps=steps)
     (capture,), (rank,) = profile.captures, profile.run.ranks
     write_communication_measures(profile.run, rank, capture / OUTPUT)
-    rows = export(profile.path)["checks"]
+    rows = command.report(profile.path)["checks"]
     assert len(rows) == 5
     assert {row["what"] for row in rows if row["file"] == "step_trace_time.csv"} == {
         f"{part}_ns of {steps} steps"
@@ -240,17 +220,15 @@ def test_many_equal_numbers_are_one_row(
     assert all(row["equal"] for row in rows)
 
 
-def test_a_file_that_is_broken_is_left_out(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_a_file_that_is_broken_is_left_out(copied: Copier, command: Command) -> None:
     """The capture is whole without it; what could not be read is counted."""
-    profile = measured(shelf, "torch-text", tmp_path / "run")
-    whole = export(profile.path)
+    profile = measured(copied, "torch-text")
+    whole = command.report(profile.path)
     output = profile.captures[0] / OUTPUT
     for name in ("communication.json", "communication_matrix.json"):
         (output / name).write_text('{"step1": 7}', encoding="utf-8")
     (output / "op_statistic.csv").write_text("a,b\n1,2\n", encoding="utf-8")
-    report = export(profile.path)
+    report = command.report(profile.path)
     assert report["overlap"] == whole["overlap"]
     reasons = [row["reason"] for row in report["omitted"] if row["loss"]]
     for name in ("communication.json", "communication_matrix.json", "op_statistic.csv"):
@@ -261,12 +239,10 @@ EXTREMES = ("1e400", "-1", "1e300", "99999999999999999999", "9" * 400, "null", '
 
 
 @pytest.mark.parametrize("value", EXTREMES)
-def test_extreme_numbers_end_no_export(
-    shelf: ProfileShelf, tmp_path: Path, export: Export, value: str
-) -> None:
+def test_extreme_numbers_end_no_export(copied: Copier, command: Command, value: str) -> None:
     """Whatever a number is, the capture is drawn and its own figures stay."""
-    profile = measured(shelf, "torch-text", tmp_path / "run")
-    whole = export(profile.path)
+    profile = measured(copied, "torch-text")
+    whole = command.report(profile.path)
     output = profile.captures[0] / OUTPUT
     op = f'{{"Communication Time Info": {{"Elapse Time(ms)": {value}}}}}'
     link = f'{{"Transit Size(MB)": {value}, "Transit Time(ms)": 1}}'
@@ -279,17 +255,17 @@ def test_extreme_numbers_end_no_export(
             cells = [first.split(",")[0], *([value] * first.count(","))]
             text = "\n".join([header, ",".join(cells), *rows])
             (output / name).write_text(text, encoding="utf-8")
-    report = export(profile.path)
+    report = command.report(profile.path)
     assert report["overlap"] == whole["overlap"]
 
 
 @pytest.mark.parametrize("value", [1e300, -1.0, float("inf"), "x", None, 1 << 62])
 def test_extreme_numbers_of_a_database_end_no_export(
-    shelf: ProfileShelf, tmp_path: Path, export: Export, value: object
+    copied: Copier, command: Command, value: object
 ) -> None:
     """The same of each column of numbers in analysis.db."""
-    profile = measured(shelf, "torch-db", tmp_path / "run")
-    whole = export(profile.path)
+    profile = measured(copied, "torch-db")
+    whole = command.report(profile.path)
     path = profile.captures[0] / OUTPUT / "analysis.db"
     with closing(sqlite3.connect(path)) as connection, connection:
         for table, column in (
@@ -300,26 +276,26 @@ def test_extreme_numbers_of_a_database_end_no_export(
             ("CommAnalyzerMatrix", "transit_time"),
         ):
             connection.execute(f"UPDATE {table} SET {column} = ?", (value,))
-    assert export(profile.path)["overlap"] == whole["overlap"]
+    assert command.report(profile.path)["overlap"] == whole["overlap"]
 
 
 @pytest.mark.parametrize("trace", [True, False])
 def test_a_run_without_steps_equals_step_0_of_mindspore(
-    tmp_path: Path, export: Export, trace: bool
+    tmp_path: Path, command: Command, trace: bool
 ) -> None:
     """Where nobody called profiler.step() its table holds one step, which is the capture."""
     write_mindspore_export(tiny_run(), tmp_path / "run", steps=False, trace=trace)
-    report = export(tmp_path / "run")
+    report = command.report(tmp_path / "run")
     assert unequal(report) == []
     assert "step_trace_time.csv" in {row["file"] for row in report["checks"]}
 
 
 def test_steps_of_mindspore_count_what_starts_in_their_host_window(
-    tmp_path: Path, export: Export
+    tmp_path: Path, command: Command
 ) -> None:
     """Its numbers of several steps are others, and each is found by its rule; any other is not."""
     write_mindspore_export(tiny_run(ops_per_step=24), tmp_path / "run")
-    report = export(tmp_path / "run")
+    report = command.report(tmp_path / "run")
     reasons = [row["reason"] for row in unequal(report)]
     assert len(reasons) > 4
     assert all("in whose host window they start" in reason for reason in reasons)
@@ -328,7 +304,9 @@ def test_steps_of_mindspore_count_what_starts_in_their_host_window(
     cells = first.split(",")
     cells[1] = "9999.125"
     path.write_text("\n".join([header, ",".join(cells), *rest]), encoding="utf-8")
-    (row,) = [row for row in unequal(export(tmp_path / "run")) if row["theirs"] == 9_999_125]
+    (row,) = [
+        row for row in unequal(command.report(tmp_path / "run")) if row["theirs"] == 9_999_125
+    ]
     assert row["reason"] is None
 
 
@@ -400,11 +378,11 @@ def test_what_is_not_there_is_not_equal() -> None:
 @pytest.mark.parametrize("layout", ["torch-text", "kernel-details", "torch-db"])
 @pytest.mark.parametrize("kind", ["summary", "detail"])
 def test_sizes_and_links_are_told_in_every_layout(
-    shelf: ProfileShelf, tmp_path: Path, export: Export, layout: str, kind: str
+    copied: Copier, command: Command, layout: str, kind: str
 ) -> None:
     """What ops moved, and over which links, is told without the tasks that moved it."""
-    profile = measured(shelf, layout, tmp_path / "run")
-    report = export(profile.path, "--kind", kind)
+    profile = measured(copied, layout)
+    report = command.report(profile.path, "--kind", kind)
     for rank in profile.run.ranks:
         collectives = [one for iteration in rank.iterations for one in iteration.collectives]
         moved = sum(size for one in collectives for size, _ in links_of(one).values())
@@ -422,40 +400,34 @@ def test_sizes_and_links_are_told_in_every_layout(
         assert all((row["count"] is not None) == has_tasks for row in links)
 
 
-def test_links_are_of_the_steps_that_are_selected(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_links_are_of_the_steps_that_are_selected(copied: Copier, command: Command) -> None:
     """The profiler's sums are by step; a window cuts through them, so they tell nothing then."""
-    profile = measured(shelf, "kernel-details", tmp_path / "run")
+    profile = measured(copied, "kernel-details")
     rank = profile.run.ranks[0]
     step = rank.steps[1]
     collectives = [one for iteration in step.iterations for one in iteration.collectives]
     moved = sum(size for one in collectives for size, _ in links_of(one).values())
-    links = export(profile.path, "--steps", str(step.id))["links"]
+    links = command.report(profile.path, "--steps", str(step.id))["links"]
     assert sum(row["size_bytes"] for row in links if row["rank"] == rank.rank) == moved
-    assert export(profile.path, "--window", "10%:60%")["links"] == []
+    assert command.report(profile.path, "--window", "10%:60%")["links"] == []
 
 
-def test_sizes_that_nothing_tells_are_not_zero(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_sizes_that_nothing_tells_are_not_zero(copied: Copier, command: Command) -> None:
     """Tables of kernels alone tell no sizes: unknown is null."""
-    profile = shelf.copy("kernel-details", tmp_path / "run")
-    rows = export(profile.path)["collectives"]
+    profile = copied("kernel-details")
+    rows = command.report(profile.path)["collectives"]
     assert {(row["size_bytes"], row["moved_bytes"]) for row in rows} == {(None, None)}
 
 
-def test_links_of_single_ops_where_there_are_no_sums(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_links_of_single_ops_where_there_are_no_sums(copied: Copier, command: Command) -> None:
     """Older files list ops and no sums; what the profiler picked out is not counted twice."""
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1, steps=1)
+    profile = copied("kernel-details", ranks=1, steps=1)
     cell = {"Transport Type": "HCCS", "Transit Size(MB)": 1, "Transit Time(ms)": 0.5}
     step = profile.run.ranks[0].steps[0].id
     ops = {"a@1": {"0-1": cell}, "b@1": {"0-1": cell}, "allreduce-top1@1": {"0-1": cell}}
     path = profile.captures[0] / OUTPUT / "communication_matrix.json"
     path.write_text(json.dumps({f"step{step}": {"collective": ops}}), encoding="utf-8")
-    (row,) = export(profile.path)["links"]
+    (row,) = command.report(profile.path)["links"]
     assert (row["size_bytes"], row["total_ns"]) == (2_000_000, 1_000_000)
 
 
@@ -463,7 +435,7 @@ def test_links_of_single_ops_where_there_are_no_sums(
 
 
 def test_what_is_not_used_is_named(
-    shelf: ProfileShelf, tmp_path: Path, export: Export, capsys: pytest.CaptureFixture[str]
+    shelf: ProfileShelf, tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Files that are known and not used, and files that are not known, but no other."""
     profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
@@ -471,7 +443,7 @@ def test_what_is_not_used_is_named(
     output = capture / OUTPUT
     for name in ("api_statistic.csv", "something_new.csv", "notes.txt"):
         (output / name).write_text("a,b\n", encoding="utf-8")
-    found = {(row["file"], row["what"]) for row in export(profile.path)["unused"]}
+    found = {(row["file"], row["what"]) for row in command.report(profile.path)["unused"]}
     assert found == {
         ("api_statistic.csv", "sums of host calls by name"),
         ("something_new.csv", "not known"),
@@ -481,16 +453,16 @@ def test_what_is_not_used_is_named(
     assert "not used of rank 0: api_statistic.csv (sums of host calls by name), " in told
 
 
-def test_tables_of_a_database_that_are_not_used_are_named(
-    shelf: ProfileShelf, tmp_path: Path, export: Export
-) -> None:
+def test_tables_of_a_database_that_are_not_used_are_named(copied: Copier, command: Command) -> None:
     """Metrics of kernels, where there are any."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     (capture,) = profile.captures
     (database,) = (capture / OUTPUT).glob("ascend_pytorch_profiler_*.db")
 
     def named() -> bool:
-        return any("SAMPLE_PMU_SUMMARY" in row["file"] for row in export(profile.path)["unused"])
+        return any(
+            "SAMPLE_PMU_SUMMARY" in row["file"] for row in command.report(profile.path)["unused"]
+        )
 
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("DROP TABLE IF EXISTS SAMPLE_PMU_SUMMARY")
@@ -521,25 +493,22 @@ def test_tables_of_a_database_that_are_not_used_are_named(
         ("mindspore-2.1", {"Overlap Analysis of msprof_*.json"}),
     ],
 )
-def test_real_captures_equal_their_own_numbers(export: Export, name: str, files: set[str]) -> None:
+def test_real_captures_equal_their_own_numbers(
+    command: Command, name: str, files: set[str]
+) -> None:
     """All that their profilers say, within what those round."""
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{path} is not there")
-    report = export(path)
+    report = command.report(real_capture(name))
     assert unequal(report) == []
     assert {row["file"] for row in report["checks"]} == files
 
 
-def test_real_tables_alone_tell_counters_sizes_and_links(tmp_path: Path, export: Export) -> None:
+def test_real_tables_alone_tell_counters_sizes_and_links(tmp_path: Path, command: Command) -> None:
     """Without the trace the tables beside it tell the same bytes and links, and have counters."""
-    source = DATA / "torch-npu-text"
-    if not source.exists():
-        pytest.skip(f"{source} is not there")
+    source = real_capture("torch-npu-text")
     alone = tmp_path / "alone"
     ignored = shutil.ignore_patterns("trace_view.json")
     shutil.copytree(source, alone, ignore=ignored)
-    whole, tables = (export(path, "--kind", "detail") for path in (source, alone))
+    whole, tables = (command.report(path, "--kind", "detail") for path in (source, alone))
     assert {row["layout"] for row in tables["ranks"]} == {"kernel_details.csv"}
     assert not any("counters" in warning for warning in tables["warnings"])
     for report in (whole, tables):

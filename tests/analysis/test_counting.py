@@ -15,7 +15,7 @@ import pytest
 
 from simulator.model import RankRun
 from simulator.overlap import COPIES, IDLE, free_segments, sweep
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from tests.support.profile_shelf import COMPARABLE, Event, Profile, ProfileShelf, change_json
 from timeline.cli.main import main
 from timeline.commands.compare import compare
@@ -25,9 +25,6 @@ from timeline.selection import Kind, Selection
 
 pytestmark = pytest.mark.sweep
 
-REAL = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
-)
 INNER = {"KERNEL_AICORE", "KERNEL_AIVEC", "FFTS_PLUS", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV"}
 """Types that do not widen the time in which the outer rule counts, beside the profiler's marks."""
 NO_COPIES = ("kernel-details", "summary-directory", "mindspore-text", "mindspore-display")
@@ -352,7 +349,7 @@ def captures(pattern: str) -> list[Path]:
     return sorted((DATA / "msprof-single").glob(pattern)) if DATA.is_dir() else []
 
 
-@REAL
+@needs_captures
 @pytest.mark.parametrize(
     "capture", captures("cann9-*/PROF_*") + captures("cann-ffts/PROF_*"), ids=lambda path: path.name
 )
@@ -373,7 +370,7 @@ def test_free_time_of_new_captures_is_their_own(capture: Path, tmp_path: Path) -
     assert inner[0] == inner[1]
 
 
-@REAL
+@needs_captures
 @pytest.mark.parametrize("capture", ["torch-npu-db", "torch-npu-db-2024-10", "torch-npu-db-level0"])
 def test_steps_of_databases_are_those_that_torch_npu_summed_up(
     capture: str, tmp_path: Path
@@ -395,7 +392,7 @@ def test_steps_of_databases_are_those_that_torch_npu_summed_up(
     assert {one.communication_rule.name for one in report.ranks} == {rule}
 
 
-@REAL
+@needs_captures
 def test_copies_of_a_real_database(tmp_path: Path) -> None:
     """Only those between computing and communication; most lie before and after both."""
     assert whole(exported(DATA / "torch-npu-db", tmp_path))["copies_ns"] == 11_001

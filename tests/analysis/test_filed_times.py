@@ -14,7 +14,7 @@ from simulator.writers.mindspore.tables.profiler_directory import (
     write_mindspore_tables,
     write_step_trace,
 )
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier
 from timeline import Selection, open_profile
 
 pytestmark = pytest.mark.filterwarnings("ignore::timeline.errors.TimelineWarning")
@@ -90,11 +90,9 @@ def test_ranks_with_tasks_are_measured_by_them(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("layout", ["mindspore-raw", "mindspore-text"])
-def test_steps_of_reduces_alone_last_from_forward_start_to_end(
-    shelf: ProfileShelf, tmp_path: Path, layout: str
-) -> None:
+def test_steps_of_reduces_alone_last_from_forward_start_to_end(copied: Copier, layout: str) -> None:
     """Without a task of the device nothing tells what is free but the wait for data between."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied(layout, ranks=1, ops_per_step=24)
     for pattern in ("hwts.log.*", "output_timeline_data_*", "aicpu_intermediate_*"):
         for path in profile.path.rglob(pattern):
             path.unlink()

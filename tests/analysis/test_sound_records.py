@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tests.support.made_launches import Arrow, Call, Op, Step, Task, made_records
 from tests.support.made_tables import table_of
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from tests.support.run_command import Command
 from timeline.analysis import sound_records
 from timeline.analysis.idle.launches import MOST_HOST_OFFSET_NS, device_items
@@ -158,7 +158,7 @@ def test_windows_of_host_steps_move_with_launches() -> None:
     assert before.tasks.tolist() == after.tasks.tolist()
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real captures are not beside the project")
+@needs_captures
 @pytest.mark.parametrize("name", REAL)
 def test_arrows_of_real_captures_run_forward(name: str) -> None:
     """Some run backwards on the clocks as recorded, none does when they are fitted."""
@@ -187,7 +187,7 @@ def _arrow_lengths_ns(records: Records) -> np.ndarray:
     return np.concatenate(found)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason="the real captures are not beside the project")
+@needs_captures
 def test_reports_tell_what_host_times_were_moved_by(command: Command) -> None:
     """`--json` tells the correction of each rank; there is none where clocks stay as recorded."""
     profile = DATA / "torch-npu-text"

@@ -13,11 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.places import ROOT
-from tests.support.profile_shelf import (
-    Profile,
-    ProfileShelf,
-    change_events,
-)
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf, change_events
 from tests.support.run_command import Command
 from timeline import __version__
 
@@ -103,9 +99,9 @@ def test_questions_in_sql(command: Command) -> None:
     assert command.files() == []
 
 
-def test_quiet(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_quiet(command: Command, copied: Copier) -> None:
     """-q says nothing on success, warnings included, and still tells errors."""
-    broken = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    broken = copied("torch-text", ranks=1)
     trace = next(broken.path.rglob("trace_view.json"))
     change_events(trace, lambda event: event if event["ph"] == "M" else None)
     loud = command(broken.path, "-o", "loud.pftrace")

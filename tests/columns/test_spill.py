@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.columns import chunks, spill
 from timeline.columns.chunks import ColumnBuilder, compute_in_chunks
@@ -290,11 +290,9 @@ def test_large_tables_are_read_once_and_only_their_columns_that_are_shown(
     assert len([table for table, _ in queries if table in LARGE]) == 3 + 4
 
 
-def test_a_table_with_absent_values_is_read_with_their_defaults(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_a_table_with_absent_values_is_read_with_their_defaults(copied: Copier) -> None:
     """Values are asked for as if none was absent; one that is does not cost a row."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     (file,) = profile.captures[0].rglob("ascend_pytorch_profiler_0.db")
     with contextlib.closing(sqlite3.connect(file)) as database:
         ((last,),) = database.execute("SELECT MAX(rowid) FROM TASK")

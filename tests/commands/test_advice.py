@@ -98,10 +98,7 @@ def test_advice_ends_the_message(kind: str) -> None:
     ],
 )
 def test_what_was_meant(
-    arguments: tuple[str, ...],
-    said: str,
-    shelf: ProfileShelf,
-    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...], said: str, shelf: ProfileShelf, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Of options, values and layers the nearest that there is, where one is near."""
     assert main([str(shelf.get("torch-db").path), *arguments]) == 2

@@ -32,12 +32,6 @@ SLOWED = "MatMulV2"
 TIMES = ("base_ns", "new_ns", "delta_ns")
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 @pytest.fixture(scope="module")
 def slowed(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
     """The shelf's tiny run in a layout, with one type of operator three times as long."""

@@ -13,7 +13,7 @@ import timeline
 from simulator.layouts import LAYOUTS
 from simulator.scenario import Scenario
 from simulator.simulation import make_run
-from tests.support.places import DATA
+from tests.support.places import real_capture
 from timeline.cli.main import main
 from timeline.comparison.parts import EXPOSED
 from timeline.reports.comparison_report import ComparisonReport
@@ -39,12 +39,6 @@ def simulated(tmp_path_factory: pytest.TempPathFactory) -> Simulated:
         return made[name]
 
     return get
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
 
 
 def causes(report: ComparisonReport) -> list[dict[str, Any]]:
@@ -273,9 +267,8 @@ def test_verbose_tells_more(
     ["torch-npu-text", "torch-npu-db", "torch-npu-db-2024-10", "mindspore-2.1", "trace-view-2024"],
 )
 def test_real_captures_do_not_differ_from_themselves(tmp_path: Path, name: str) -> None:
-    if not (DATA / name).is_dir():
-        pytest.skip(f"the real captures are not in {DATA}")
-    report = timeline.compare(DATA / name, DATA / name, tmp_path / "t.pftrace")
+    path = real_capture(name)
+    report = timeline.compare(path, path, tmp_path / "t.pftrace")
     found = report.to_dict()["comparison"]
     for rows in found.values():
         for row in rows if isinstance(rows, list) else ():

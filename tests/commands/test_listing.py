@@ -8,10 +8,7 @@ from pathlib import Path
 import pytest
 
 from simulator.overlap import expected_overlap
-from tests.support.profile_shelf import (
-    Profile,
-    ProfileShelf,
-)
+from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.run_command import OVERLAP_FIELDS, REPORTED, Command, hardware_tasks, overlap_of
 
 

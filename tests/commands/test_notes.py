@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier
 from tests.support.run_command import Command
 
 WAYS: tuple[tuple[str, ...], ...] = (
@@ -22,9 +22,9 @@ WAYS: tuple[tuple[str, ...], ...] = (
 
 
 @pytest.fixture
-def two_runs(shelf: ProfileShelf, tmp_path: Path) -> Path:
+def two_runs(copied: Copier) -> Path:
     """Two runs of two ranks, of which the newer one has lost the end of its rank 1."""
-    profile = shelf.copy("kineto", tmp_path / "run", steps=3)
+    profile = copied("kineto", steps=3)
     for number, capture in enumerate(profile.captures):
         older = f"host_1234{number}.1736420000140000000.pt.trace.json"
         shutil.copyfile(capture, profile.path / older)

@@ -1,27 +1,30 @@
-"""Proves that an export has its name, replaces only its own, and leaves nothing else behind."""
+"""Proves that an export replaces only its own files, and keeps whole steps within a limit."""
 
 from __future__ import annotations
 
-import gzip
 import itertools
-import json
 import os
+import re
+import shlex
 import stat
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.drawn_slices import drawn_slices
+from simulator.overlap import expected_overlap
+from tests.support.drawn_slices import DrawnSlice, drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import (
+    Copier,
     Profile,
     ProfileShelf,
+    change_events,
     tree_state,
+    without_markers,
 )
-from tests.support.run_command import Command
+from tests.support.run_command import Command, hardware_tasks, whole_overlap
 from timeline.encoders.drafts import Draft, write_draft
 
 pytestmark = pytest.mark.sweep
@@ -163,10 +166,10 @@ def test_parts_of_an_earlier_answer_give_way(command: Command, shelf: ProfileShe
 @pytest.mark.parametrize("suffix", SUFFIXES)
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto"])
 def test_an_answer_is_no_part_of_the_profile(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, layout: str, suffix: str
+    command: Command, copied: Copier, layout: str, suffix: str
 ) -> None:
     """A file of ours that lies in the profile's directory changes nothing, and is replaced."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     first = command.report(profile.path, "-o", "first.pftrace")
     capture = profile.captures[0]
     for place in {profile.path, capture if capture.is_dir() else capture.parent}:
@@ -176,28 +179,6 @@ def test_an_answer_is_no_part_of_the_profile(
     again = command.report(profile.path, "-o", "again.pftrace")
     assert again["ranks"] == first["ranks"]
     assert again["warnings"] == first["warnings"]
-
-
-@pytest.mark.parametrize("kind", ["summary", "detail"])
-def test_suffix_decides_the_format(command: Command, profile: Profile, kind: str) -> None:
-    """.pftrace, .json and both with .gz hold the same slices; .gz is the file itself, packed."""
-    contents = {}
-    for suffix in SUFFIXES:
-        report = command.report(profile.path, "--kind", kind, "-o", f"out{suffix}")
-        (output,) = report["outputs"]
-        data = (command.directory / f"out{suffix}").read_bytes()
-        assert output["bytes"] == len(data)
-        assert output["format"] == suffix.split(".")[1]
-        contents[suffix] = gzip.decompress(data) if suffix.endswith(".gz") else data
-        slices = drawn_slices(command.loaded(f"out{suffix}"))
-        assert output["slices"] == len(slices)
-        assert Counter(one.name for one in slices) == Counter(
-            one.name for one in drawn_slices(command.loaded("out.pftrace"))
-        )
-    assert contents[".json"] == contents[".json.gz"]
-    assert json.loads(contents[".json"])["traceEvents"]
-    loaded = [TraceProcessor.load(contents[suffix]) for suffix in (".pftrace", ".pftrace.gz")]
-    assert drawn_slices(loaded[0]) == drawn_slices(loaded[1])
 
 
 def test_same_input_same_bytes(command: Command, profile: Profile) -> None:
@@ -228,9 +209,9 @@ def test_output_that_cannot_be(command: Command, profile: Profile) -> None:
     assert command.files() == ["taken.pftrace"]
 
 
-def test_input_cannot_be_the_output(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_input_cannot_be_the_output(command: Command, copied: Copier) -> None:
     """Not even --force replaces a file of the profile: inputs are never changed."""
-    text = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+    text = copied("torch-text", ranks=1)
     trace = text.captures[0] / "ASCEND_PROFILER_OUTPUT" / "trace_view.json"
     unread = trace.with_name("step_trace_time.csv")
     unread.write_text("the vendor's")
@@ -246,11 +227,9 @@ def test_input_cannot_be_the_output(command: Command, shelf: ProfileShelf, tmp_p
     assert tree_state(text.path) == before
 
 
-def test_an_earlier_answer_in_a_capture_gives_way(
-    command: Command, shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_an_earlier_answer_in_a_capture_gives_way(command: Command, copied: Copier) -> None:
     """Whoever works in the directory of a capture can ask twice."""
-    capture = shelf.copy("torch-text", tmp_path / "run", ranks=1).captures[0]
+    capture = copied("torch-text", ranks=1).captures[0]
     for _ in range(2):
         assert command(capture, "-o", capture / "out.pftrace", "--force").code == 0
 
@@ -327,3 +306,116 @@ def expect_failure(command: Command, error: type[BaseException], *arguments: str
     else:
         with pytest.raises(error, match="in the middle of a file"):
             command(*arguments)
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def left_out_slices(picture: TraceProcessor) -> list[DrawnSlice]:
+    return [one for one in drawn_slices(picture) if "not in this file" in one.name]
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_limit_keeps_steps(command: Command, shelf: ProfileShelf, suffix: str) -> None:
+    """Under any limit that works, whole steps of all ranks are kept, and all summaries."""
+    long = shelf.get("torch-db", steps=6)
+    arguments = (long.path, "--kind", "detail", "--fit", "steps", "-o", f"out{suffix}")
+    whole = command.report(*arguments, "--limit", "0")["outputs"][0]["bytes"]
+    tiny = command(*arguments, "--limit", "1B", "--force")
+    least = int(re.findall(r"smallest that works is (\d+) bytes", tiny.err)[0])
+    counts = []
+    for limit in (least, whole * 7 // 10, whole * 17 // 20, whole - 1, whole):
+        report = command.report(*arguments, "--limit", f"{limit}B")
+        (output,) = report["outputs"]
+        assert (command.directory / f"out{suffix}").stat().st_size == output["bytes"] <= limit
+        counts.append(len(output["steps"]))
+        left_out = left_out_slices(command.loaded(f"out{suffix}"))
+        assert (len(left_out) >= 2) if counts[-1] < 6 else not left_out
+        for rank in (0, 1):
+            assert whole_overlap(report, rank) == expected_overlap(long.run, rank)
+    assert counts == sorted(counts)
+    assert counts[0] == 0
+    assert 0 < counts[2] < 6
+    assert counts[-2] < counts[-1] == 6
+    assert command.files() == [f"out{suffix}"]
+
+
+def test_words_of_the_limit(command: Command, shelf: ProfileShelf) -> None:
+    """People are told which steps are in the file, what is not, and how to see it."""
+    long = shelf.get("torch-db", steps=6)
+    arguments = ("--kind", "detail", "--fit", "steps", "-o", "out.pftrace")
+    size = command.report(long.path, *arguments)["outputs"][0]["bytes"]
+    limited = (*arguments, "--limit", f"{size * 17 // 20}B", "--force")
+    outcome = command(long.path, *limited)
+    assert outcome.code == 0
+    assert re.search(r"^Wrote out\.pftrace .* steps? [\d,-]+ of 6$", outcome.out, re.MULTILINE)
+    assert re.search(r"^  [\d ]+ records left out: -v says more$", outcome.out, re.MULTILINE)
+    told = command(long.path, *limited, "-v").out
+    assert re.search(r"left out: steps [\d,-]+: [\d ]+ records", told)
+    suggestion = command.report(long.path, *limited)["suggestion"]
+    assert f"{suggestion}\n" in outcome.out
+    words = shlex.split(suggestion)
+    assert words[0] == "tlexport"
+    (command.directory / "out.pftrace").unlink()
+    assert command(*words[1:]).code == 0
+    (name,) = command.files()
+    assert len(drawn_slices(command.loaded(name), "Ascend Hardware")) > 0
+
+
+def test_suggestion_works_for_assigned_ranks(command: Command, copied: Copier) -> None:
+    """The command that shows the rest carries what this profile cannot be read without."""
+    anonymous = copied("torch-db", ranks=1, steps=6)
+    capture = anonymous.captures[0]
+    (capture / "profiler_info_0.json").unlink()
+    database = next(capture.rglob("ascend_pytorch_profiler_0.db"))
+    database.rename(database.with_name("ascend_pytorch_profiler_7.db"))
+    assigned = ("--assign-rank", f"{capture.name}=3")
+    arguments = (anonymous.path, *assigned, "--kind", "detail", "--fit", "steps")
+    size = command.report(*arguments, "-o", "out.pftrace")["outputs"][0]["bytes"]
+    report = command.report(*arguments, "-o", "out.pftrace", "--limit", f"{size * 17 // 20}B")
+    again = command(*shlex.split(report["suggestion"])[1:])
+    assert again.code == 0, again.err
+
+
+def test_limit_without_steps(command: Command, shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A profile without any step is cut at a moment that is the same for all ranks."""
+    plain = without_markers(shelf, tmp_path / "run", ranks=2)
+    arguments = (plain.path, "--kind", "detail", "--fit", "steps", "-o", "out.pftrace")
+    report = command.report(*arguments)
+    assert [row["steps"] for row in report["ranks"]] == [0, 0]
+    limit = report["outputs"][0]["bytes"] * 2 // 3
+    trimmed = command.report(*arguments, "--limit", f"{limit}B")
+    assert trimmed["outputs"][0]["bytes"] <= limit
+    picture = command.loaded("out.pftrace")
+    missing = left_out_slices(picture)
+    assert len(missing) == 2
+    assert len({one.start_ns for one in missing}) == 1
+    for rank in plain.run.ranks:
+        assert whole_overlap(trimmed, rank.rank) == expected_overlap(plain.run, rank.rank)
+        drawn = drawn_slices(picture, f"Rank {rank.rank}", "Ascend Hardware")
+        assert 0 < len(drawn) < hardware_tasks(rank)
+        assert all(one.start_ns <= missing[0].start_ns for one in drawn)
+
+
+def test_strict_about_broken_records(command: Command, copied: Copier) -> None:
+    """A record without a valid time is left out, counted, and a loss under --strict."""
+    broken = copied("torch-text", ranks=1)
+    trace = next(broken.path.rglob("trace_view.json"))
+    change_events(
+        trace,
+        lambda event: event | {"dur": -5} if event["name"] == "MEMCPY_ASYNC" else event,
+    )
+    report = command.report(broken.path, "--kind", "detail", "-o", "out.pftrace")
+    (loss,) = [row for row in report["omitted"] if row["loss"]]
+    copies = [
+        task
+        for rank in broken.run.ranks
+        for one in rank.iterations
+        for task in one.tasks
+        if task.kind == "MEMCPY_ASYNC"
+    ]
+    assert loss["rows"] == len(copies)
+    assert "device tasks" in loss["reason"]
+    outcome = command(broken.path, "--kind", "detail", "--strict", "-o", "strict.pftrace")
+    assert outcome.code == 4
+    assert command.files() == ["out.pftrace"]

@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from timeline.comparison.parts import (
-    pair_classes,
-    select_classes,
-    select_parts,
-    with_classes,
-)
+from timeline.comparison.parts import pair_classes, select_classes, select_parts, with_classes
 from timeline.tables.table import Table
 
 PARTS = Table.of_rows(

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tests.support.examples import at_most
+from tests.support.made_tracks import encode_timeline
 from timeline.columns.strings import StringPool
 from timeline.encoders.attributes import MOST_BYTES, read_attributes
 from timeline.encoders.formats import FORMATS, Format
-from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import SourceError
 from timeline.layers import SliceKind
 from timeline.tracks.model import Slices, Timeline, Track

@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.support.made_tracks import track_of
+from tests.support.made_tracks import encode_timeline, track_of
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.trace_packets import packets_of
 from timeline.columns.strings import StringPool
 from timeline.encoders import perfetto, piece_maker, pieces
 from timeline.encoders.formats import format_of
 from timeline.encoders.perfetto import encode_tracks
-from timeline.encoders.piece_maker import EncodingWorkers, encode_timeline
+from timeline.encoders.piece_maker import EncodingWorkers
 from timeline.encoders.pieces import FIRST_SEQUENCE, TrackBatch, batch_tracks, split_track
 from timeline.layers import SliceKind
 from timeline.ranks.executors import Processes
@@ -57,8 +57,12 @@ def picture() -> Timeline:
 PFTRACE = format_of(Path("any.pftrace"))
 
 
+def written(timeline: Timeline, workers: EncodingWorkers | None = None) -> bytes:
+    return b"".join(encode_timeline(PFTRACE, timeline, workers=workers))
+
+
 def encoded(workers: EncodingWorkers | None) -> bytes:
-    return b"".join(encode_timeline(PFTRACE, picture(), workers=workers))
+    return written(picture(), workers)
 
 
 @pytest.mark.usefixtures("small_batches")
@@ -151,22 +155,26 @@ def test_a_track_takes_along_only_the_strings_it_shows(
 # -- long tracks -------------------------------------------------------------------------------
 
 EVENTS = """
-    SELECT track.name, slice.ts, slice.dur, slice.name, slice.depth,
+    SELECT track.name, slice.ts, slice.dur, slice.name, slice.category, slice.depth,
         group_concat(args.key || '=' || args.display_value, ' ')
     FROM slice JOIN track ON slice.track_id = track.id LEFT JOIN args USING (arg_set_id)
     GROUP BY slice.id ORDER BY track.name, slice.ts, slice.depth, slice.name, slice.dur
 """
-COUNTS = (
-    "SELECT name, ts, value FROM counter JOIN counter_track AS t ON t.id = track_id ORDER BY 1, 2"
-)
+COUNTS = """
+    SELECT name, unit, ts, value FROM counter JOIN counter_track AS t ON t.id = track_id
+    ORDER BY 1, 3
+"""
 ARROWS = """
-    SELECT a.name, a.ts, b.name, b.ts FROM flow
-    JOIN slice AS a ON a.id = slice_out JOIN slice AS b ON b.id = slice_in ORDER BY 1, 2, 3, 4
+    SELECT a.name, a.ts, t.name, b.name, b.ts, u.name FROM flow
+    JOIN slice AS a ON a.id = slice_out JOIN slice AS b ON b.id = slice_in
+    JOIN track AS t ON t.id = a.track_id JOIN track AS u ON u.id = b.track_id
+    ORDER BY 1, 2, 3, 4, 5, 6
 """
 
 
-def answers(picture: Timeline) -> list[list[Row]]:
-    processor = TraceProcessor.load(b"".join(encode_timeline(PFTRACE, picture)))
+def answers(data: bytes) -> list[list[Row]]:
+    """Slices with their args, samples and arrows, by their tracks' names."""
+    processor = TraceProcessor.load(data)
     assert processor.import_errors() == []
     return [processor.rows(question) for question in (EVENTS, COUNTS, ARROWS)]
 
@@ -212,7 +220,7 @@ def test_a_track_in_parts_is_the_same_track(
         Track(2, None, "Other", 2, content=track.content),
     )
     picture = Timeline(tracks, FIRST_NS, None)
-    whole = answers(picture)
+    whole = answers(written(picture))
     monkeypatch.setattr(pieces, "PART_ELEMENTS", least)
     parts = list(split_track(tracks[0]))
     assert len(parts) > 1
@@ -220,7 +228,7 @@ def test_a_track_in_parts_is_the_same_track(
     bounds = [(one.start_ns.min(), one.end_ns.max()) for one in map(content_of, parts)]
     touches = kind in {"stacks", *TOUCHING}
     assert all(end <= start - (not touches) for (_, end), (start, _) in pairwise(bounds))
-    assert answers(picture) == whole
+    assert answers(written(picture)) == whole
 
 
 def content_of(track: Track) -> Slices:
@@ -253,7 +261,7 @@ def test_short_tracks_that_share_a_sequence_show_what_they_show_alone(
     together = encoded(None)
     monkeypatch.setattr(perfetto, "SHARED_ELEMENTS", 0)
     alone = encoded(None)
-    shown = {data: loaded_rows(data) for data in (together, alone)}
+    shown = {data: answers(data) for data in (together, alone)}
     assert shown[together] == shown[alone]
     sequences = {data: sequences_of(data) for data in (together, alone)}
     # One is of descriptors; the empty track needs none.
@@ -263,27 +271,6 @@ def test_short_tracks_that_share_a_sequence_show_what_they_show_alone(
 
 def sequences_of(data: bytes) -> set[int]:
     return {packet.trusted_packet_sequence_id for packet in packets_of(data)} - {0}
-
-
-def loaded_rows(data: bytes) -> list[list[Row]]:
-    """Slices with their args, samples and arrows, by their tracks' names."""
-    processor = TraceProcessor.load(data)
-    assert processor.import_errors() == []
-    return [
-        processor.rows(
-            "SELECT t.name, s.ts, s.dur, s.name, s.category, key, display_value FROM slice s"
-            " JOIN track t ON t.id = track_id LEFT JOIN args USING (arg_set_id) ORDER BY 1, 2, 4, 6"
-        ),
-        processor.rows(
-            "SELECT name, unit, ts, value FROM counter JOIN counter_track t ON t.id = track_id"
-            " ORDER BY 1, 3"
-        ),
-        processor.rows(
-            "SELECT a.ts, t.name, b.ts, u.name FROM flow JOIN slice a ON a.id = slice_out"
-            " JOIN slice b ON b.id = slice_in JOIN track t ON t.id = a.track_id"
-            " JOIN track u ON u.id = b.track_id ORDER BY 1, 2, 3, 4"
-        ),
-    ]
 
 
 FLOWS = """
@@ -307,7 +294,5 @@ def test_an_arrow_runs_from_a_call_to_the_task_that_begins_with_it() -> None:
             row_of(0, "MatMul", SliceKind.TASK, start_ns),
             row_of(1, "launch", SliceKind.HOST_CALL, 1_000),
         )
-        written = b"".join(
-            encode_timeline(format_of(Path("any.pftrace")), Timeline(tracks, 1_000, None))
-        )
-        assert TraceProcessor.load(written).rows(FLOWS) == [("launch", "MatMul")]
+        data = written(Timeline(tracks, 1_000, None))
+        assert TraceProcessor.load(data).rows(FLOWS) == [("launch", "MatMul")]

@@ -1,4 +1,4 @@
-"""Proves that the schema in proto/, the one in the code and the one in the files are the same."""
+"""Proves that the schemas in proto/, the code, the files and the package perfetto agree."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from grpc_tools import protoc
+from perfetto.protos.perfetto.trace import perfetto_trace_pb2 as protos
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
@@ -14,9 +15,16 @@ from tests.support.trace_packets import packets_of
 from timeline.commands.export import export
 from timeline.encoders.perfetto_messages import (
     ANNOTATION_FILE,
+    BOOT_TIME,
+    EXPLICIT,
     EXTENDED_FILE,
     FILE_NAME,
+    MESSAGES,
+    PACKAGE,
+    STATE_CLEARED,
+    WALL_TIME,
     descriptor_bytes,
+    messages,
 )
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS
 from timeline.selection import Kind
@@ -167,3 +175,36 @@ def test_events_hold_no_field_that_neither_perfetto_nor_the_schema_knows(
     perfetto = set(packets[0].track_event.DESCRIPTOR.fields_by_number)
     assert unknown - perfetto
     assert unknown - perfetto <= known
+
+
+# -- messages of the package perfetto --------------------------------------------------------------
+
+
+ENCODED_ELSEWHERE = {"interned_data", "extension_set"}
+"""Messages that are put in as bytes: on the wire both are the same."""
+
+
+@pytest.mark.parametrize("name", MESSAGES)
+def test_fields_are_those_of_perfetto(name: str) -> None:
+    theirs = protos.DESCRIPTOR.pool.FindMessageTypeByName(f"{PACKAGE}.{name}")
+    ours = messages().Trace.DESCRIPTOR.file.pool.FindMessageTypeByName(f"{PACKAGE}.{name}")
+    assert ours.fields
+    for field in ours.fields:
+        known = theirs.fields_by_name[field.name]
+        assert (field.number, field.is_repeated) == (known.number, known.is_repeated)
+        if field.name in ENCODED_ELSEWHERE:
+            assert (field.type, known.type) == (field.TYPE_BYTES, field.TYPE_MESSAGE)
+        elif known.type == field.TYPE_ENUM:
+            assert field.type in (field.TYPE_INT32, field.TYPE_UINT32)
+        else:
+            assert field.type == known.type
+        if field.message_type is not None:
+            assert field.message_type.full_name == known.message_type.full_name
+
+
+def test_numbers_of_enumerations_are_those_of_perfetto() -> None:
+    clocks = protos.BuiltinClock
+    assert clocks.BUILTIN_CLOCK_BOOTTIME == BOOT_TIME
+    assert clocks.BUILTIN_CLOCK_REALTIME == WALL_TIME
+    assert protos.TracePacket.SEQ_INCREMENTAL_STATE_CLEARED == STATE_CLEARED
+    assert protos.TrackDescriptor.EXPLICIT == EXPLICIT

@@ -21,7 +21,7 @@ import pytest
 
 import timeline
 from simulator.archives import write_archive
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from tests.support.public_names import members
 from tests.support.run_command import REPORTED
 from timeline.cli.main import main
@@ -336,9 +336,9 @@ def test_what_is_not_there_is_refused(opened: timeline.Profile) -> None:
 # -- files are read once ---------------------------------------------------------------------------
 
 
-def test_figures_of_a_selection_are_read_once(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_figures_of_a_selection_are_read_once(copied: Copier) -> None:
     """One reading gives all figures but operators by name, and the verdict, whatever the layers."""
-    path = shelf.copy("torch-db", tmp_path / "run").path
+    path = copied("torch-db").path
     profile = timeline.open_profile(path)
     first, second = Selection(steps=2), Selection(steps=[2], layers="steps")
     overlap = profile.overlap(first)
@@ -357,9 +357,9 @@ def test_figures_of_a_selection_are_read_once(shelf: ProfileShelf, tmp_path: Pat
         profile.overlap()
 
 
-def test_few_selections_are_remembered(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_few_selections_are_remembered(copied: Copier) -> None:
     """The figures of many windows do not fill the memory: the oldest are forgotten."""
-    path = shelf.copy("kernel-details", tmp_path / "run", ranks=1, steps=1).path
+    path = copied("kernel-details", ranks=1, steps=1).path
     profile = timeline.open_profile(path)
     profile.overlap()
     windows = [Selection(window=f"{start}%:") for start in range(MOST_SELECTIONS)]
@@ -547,9 +547,9 @@ def test_lost_records_are_a_warning_once(shelf: ProfileShelf, tmp_path: Path) ->
     assert sum(row["rows"] for row in lost if row["loss"])
 
 
-def test_ranks_that_are_left_out_are_a_warning(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_ranks_that_are_left_out_are_a_warning(copied: Copier) -> None:
     """Figures of fewer ranks than there are say which are missing."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=2)
+    profile = copied("torch-db", ranks=2)
     (path,) = profile.captures[1].rglob("ascend_pytorch_profiler_1.db")
     with contextlib.closing(sqlite3.connect(path)) as database:
         ((page_bytes,),) = database.execute("PRAGMA page_size")

@@ -299,11 +299,13 @@ def test_the_culprit_is_the_rank_with_the_fault(cause: str, data: st.DataObject)
 @given(st.data())
 @few
 def test_a_culprit_without_a_profile_is_named(cause: str, data: st.DataObject) -> None:
-    """Why it was late is not known."""
+    """Why it was late is not known; the first sentence says that it is not in the profile."""
     run = data.draw(faulty_clusters(cause, unprofiled=True)).run()
     ((late, _),) = run.truth.causes
-    culprit = reported(run)["verdict"]["culprit"]
+    verdict = reported(run)["verdict"]
+    culprit = verdict["culprit"]
     assert (culprit["rank"], culprit["profiled"], culprit["cause"]) == (late, False, "unknown")
+    assert f"Rank {late}, which is not in this profile" in verdict["sentences"][0]
 
 
 @given(st.integers(0, 1 << 20), st.integers(2, 6))

@@ -14,7 +14,7 @@ import timeline
 from simulator.parallelism import Parallelism
 from simulator.scenario import Scenario
 from tests.support.faulty_clusters import CAUSES, Cluster, faulty_clusters, reported
-from tests.support.places import DATA
+from tests.support.places import DATA, real_capture
 
 pytestmark = pytest.mark.sweep
 
@@ -143,8 +143,6 @@ def test_a_culprit_that_is_not_profiled(data: st.DataObject) -> None:
 
 
 def verdict_on(path: Path, tmp_path: Path) -> dict[str, Any]:
-    if not path.exists():
-        pytest.skip(f"{path.name} does not lie beside the checkout")
     found: dict[str, Any] = timeline.export(path, tmp_path / "x.pftrace").verdict.to_dict()
     return found
 
@@ -159,7 +157,7 @@ def verdict_on(path: Path, tmp_path: Path) -> dict[str, Any]:
 )
 def test_culprits_of_real_runs(tmp_path: Path, path: str, rank: int, cause: str) -> None:
     """The rank that plain sums over the captures' own records name, profiled or not."""
-    verdict = verdict_on(DATA / path, tmp_path)
+    verdict = verdict_on(real_capture(path), tmp_path)
     culprit = verdict["culprit"]
     assert (culprit["rank"], culprit["cause"]) == (rank, cause)
     assert culprit["profiled"] is (cause != "unknown")
@@ -182,7 +180,7 @@ def test_who_comes_last_is_not_to_blame_where_mending_it_wins_little(
 
     Rank 7 of eight begins 0.6 ms after the next two: without that, these are waited for.
     """
-    verdict = verdict_on(DATA / path, tmp_path)
+    verdict = verdict_on(real_capture(path), tmp_path)
     assert verdict["stragglers"][0]["rank"] == last
     assert verdict["culprit"] is None
     first = verdict["findings"][0]
@@ -192,7 +190,7 @@ def test_who_comes_last_is_not_to_blame_where_mending_it_wins_little(
 @pytest.mark.filterwarnings("ignore")
 def test_steps_without_device_tasks_are_not_measured(tmp_path: Path) -> None:
     """Device tasks end at step 15 of 322; the steps before are what shares are of."""
-    verdict = verdict_on(DATA / "mindspore-0.7-text", tmp_path)
+    verdict = verdict_on(real_capture("mindspore-0.7-text"), tmp_path)
     said = verdict["sentences"]
     assert "Device tasks end at step 15 of 322." in said
     (step,) = (line for line in said if line.startswith("Step "))
@@ -203,7 +201,7 @@ def test_steps_without_device_tasks_are_not_measured(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_the_warm_up_is_not_the_slowest_step(tmp_path: Path) -> None:
     """The first step takes three times as long on the device, and is no ordinary one."""
-    verdict = verdict_on(DATA / "mindspore-2.1", tmp_path)
+    verdict = verdict_on(real_capture("mindspore-2.1"), tmp_path)
     assert verdict["slowest_step"]["slowest"] == 2
     assert verdict["slowest_step"]["slowest_ns"] == 47_544_060
 

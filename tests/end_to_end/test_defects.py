@@ -12,21 +12,16 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from simulator.model import RankRun
 from tests.support.drawn_slices import DrawnSlice, drawn_slices
+from tests.support.found_profiles import only
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import (
-    Event,
-    ProfileShelf,
-    change_events,
-    change_fields,
-)
+from tests.support.profile_shelf import Copier, Event, ProfileShelf, change_events, change_fields
+from tests.support.run_command import Command
 from timeline.cli.main import main
 
 pytestmark = pytest.mark.sweep
@@ -34,65 +29,19 @@ pytestmark = pytest.mark.sweep
 Report = dict[str, Any]
 
 
-@dataclass(frozen=True)
-class Exporter:
-    """Runs the command into a directory and hands back what it wrote and said."""
-
-    directory: Path
-    capsys: pytest.CaptureFixture[str]
-
-    def report(self, profile: Path, *options: str, name: str = "out.pftrace") -> Report:
-        """The report of an export that has to succeed."""
-        output = str(self.directory / name)
-        code = main([str(profile), *options, "--json", "--force", "-o", output])
-        said = self.capsys.readouterr()
-        assert code == 0, said.err
-        report: Report = json.loads(said.out)
-        return report
-
-    def picture(self, profile: Path, *options: str) -> TraceProcessor:
-        """The Perfetto file of an export, loaded without any import error."""
-        self.report(profile, *options)
-        return self.loaded("out.pftrace")
-
-    def loaded(self, name: str) -> TraceProcessor:
-        processor = TraceProcessor.load((self.directory / name).read_bytes())
-        assert processor.import_errors() == []
-        return processor
-
-    def chrome(self, profile: Path, *options: str) -> list[Event]:
-        """The events of the Chrome file of an export."""
-        self.report(profile, *options, name="out.json")
-        document = json.loads((self.directory / "out.json").read_text(encoding="utf-8"))
-        events: list[Event] = document["traceEvents"]
-        return events
-
-    def refusal(self, profile: Path, *options: str, code: int) -> str:
-        """What is said about an export that has to fail, which leaves no file."""
-        before = sorted(self.directory.iterdir())
-        output = str(self.directory / "refused.pftrace")
-        assert main([str(profile), *options, "-o", output]) == code
-        said = self.capsys.readouterr()
-        assert said.out == ""
-        assert sorted(self.directory.iterdir()) == before
-        return said.err
+def chrome(command: Command, profile: Path) -> list[Event]:
+    """The events of the Chrome file of a detail."""
+    command.report(profile, "--kind", "detail", "-o", "out.json")
+    document = json.loads((command.directory / "out.json").read_text(encoding="utf-8"))
+    events: list[Event] = document["traceEvents"]
+    return events
 
 
-@pytest.fixture
-def export(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Exporter:
-    directory = tmp_path / "written"
-    directory.mkdir()
-    return Exporter(directory, capsys)
-
-
-def only(directory: Path, pattern: str) -> Path:
-    """The one file below a directory that a pattern fits."""
-    (found,) = sorted(directory.rglob(pattern))
-    return found
-
-
-def hardware_tasks(rank: RankRun) -> int:
-    return len(rank.switches) + sum(len(one.tasks) for one in rank.iterations)
+def refusal(command: Command, profile: Path, *options: str, code: int) -> str:
+    """What is said about an export that has to fail, which leaves no file."""
+    refused = command(profile, *options)
+    assert (refused.code, refused.out, command.files()) == (code, "", [])
+    return refused.err
 
 
 def below(slices: Iterable[DrawnSlice], name: str) -> dict[tuple[str, ...], list[DrawnSlice]]:
@@ -118,24 +67,22 @@ def without_processes(trace: Path, names: Iterable[str]) -> None:
 # -- D1 --------------------------------------------------------------------------------------------
 
 
-def test_d1_tracks_of_a_rank_shift_alike(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter
-) -> None:
+def test_d1_tracks_of_a_rank_shift_alike(copied: Copier, command: Command) -> None:
     """When hosts are joined, every track of a rank moves by the one offset that is reported."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
+    profile = copied("mindspore-2.1")
     other = only(profile.captures[1], "info.json.1")
     change_fields(other, {"hostname": "other", "mac": "02-00-00-00-00-02"})
     start = only(profile.captures[1], "start_info.1")
     told = json.loads(start.read_text(encoding="utf-8"))
     change_fields(start, {"collectionTimeBegin": str(int(told["collectionTimeBegin"]) + 4_000_100)})
     arguments = ("--kind", "detail", "--group-by", "rank", "--align", "recorded")
-    joined = drawn_slices(export.picture(profile.path, *arguments))
+    joined = drawn_slices(command.picture(profile.path, *arguments))
     reported = {
-        row["rank"]: row["offset_ns"] for row in export.report(profile.path, *arguments)["ranks"]
+        row["rank"]: row["offset_ns"] for row in command.report(profile.path, *arguments)["ranks"]
     }
     assert reported[1] - reported[0] == 4_000_100_000
     for rank in (0, 1):
-        alone = drawn_slices(export.picture(profile.path, *arguments, "--ranks", str(rank)))
+        alone = drawn_slices(command.picture(profile.path, *arguments, "--ranks", str(rank)))
         before, after = below(alone, f"Rank {rank}"), below(joined, f"Rank {rank}")
         for rows in (before, after):
             rows.pop((), None)  # the rows around all others, and of the path, which join ranks
@@ -145,12 +92,6 @@ def test_d1_tracks_of_a_rank_shift_alike(
         for row, slices in before.items():
             moved = [(one.start_ns + reported[rank], one.duration_ns) for one in slices]
             assert sorted(moved) == sorted((one.start_ns, one.duration_ns) for one in after[row])
-
-
-# -- D2 --------------------------------------------------------------------------------------------
-
-
-# -- D3, D4 ----------------------------------------------------------------------------------------
 
 
 # -- D5, D6 ----------------------------------------------------------------------------------------
@@ -187,71 +128,33 @@ def test_d5_missing_layer_is_named(
     assert capsys.readouterr().err == ""
 
 
-def lost_of(report: Report, file: str) -> list[dict[str, Any]]:
-    """What a report says that one file lost."""
-    return [one for one in report["omitted"] if one["reason"].startswith(f"{file}: ")]
-
-
 @pytest.mark.parametrize("share", [0.02, 0.5, 0.9])
-def test_d6_truncated_metadata(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, share: float
-) -> None:
+def test_d6_truncated_metadata(copied: Copier, command: Command, share: float) -> None:
     """Metadata that ends early is an error with the file and the byte where it ends."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     path = only(profile.captures[0], "info.json.0")
     path.write_bytes(path.read_bytes()[: int(path.stat().st_size * share)])
-    said = export.refusal(profile.path, code=1)
+    said = refusal(command, profile.path, code=1)
     assert said.startswith(f"tlexport: {path}, byte ")
-
-
-@pytest.mark.parametrize("damage", [b"@", b"\xff", b'{"ts":'])
-def test_d6_corrupt_json(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, damage: bytes
-) -> None:
-    """Around a damaged place in the middle of a trace everything is drawn; the place is named."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
-    path = only(profile.captures[0], "trace_view.json")
-    before = export.report(profile.path, "--kind", "detail")
-    whole = path.read_bytes()
-    at = whole.index(b', {"', len(whole) // 2) + 2
-    path.write_bytes(whole[:at] + damage + whole[at:])
-    after = export.report(profile.path, "--kind", "detail")
-    (lost,) = lost_of(after, path.name)
-    match = re.search(r"byte (\d+)", lost["reason"])
-    assert match is not None
-    assert at <= int(match[1]) <= at + 600
-    assert before["outputs"][0]["slices"] - after["outputs"][0]["slices"] <= 1
 
 
 # -- D7, D8, D9 ------------------------------------------------------------------------------------
 
 
-def test_d7_unknown_rank_lists_ranks(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+def test_d7_unknown_rank_lists_ranks(shelf: ProfileShelf, command: Command) -> None:
     """A rank that is not there is an error that lists those that are."""
     profile = shelf.get("torch-db", ranks=3)
-    said = export.refusal(profile.path, "--ranks", "1,9", code=3)
+    said = refusal(command, profile.path, "--ranks", "1,9", code=3)
     assert "rank 9 is not in" in said
     assert "found ranks 0-2" in said
 
 
-def test_d7_rank_minus_one_is_not_zero(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter
-) -> None:
-    """A capture whose rank is -1 does not pose as rank 0 beside a real one."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
-    change_fields(only(profile.captures[1], "info.json.1"), {"rank_id": -1})
-    said = export.refusal(profile.path, code=1)
-    assert profile.captures[1].name in said
-    assert profile.captures[0].name not in said
-    assert "--assign-rank" in said
-
-
 @pytest.mark.parametrize("spell", [int, float, str])
 def test_d9_ids_are_integers(
-    shelf: ProfileShelf, tmp_path: Path, export: Exporter, spell: Callable[[int], object]
+    copied: Copier, command: Command, spell: Callable[[int], object]
 ) -> None:
     """A graph is the same graph whether an export writes 3, 3.0 or "3", and leaves as 3."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1, graphs=(1, 3))
+    profile = copied("mindstudio", ranks=1, graphs=(1, 3))
     trace = only(profile.captures[0], "msprof_2*.json")
     change_events(trace, lambda event: with_ids_spelled(event, spell))
     table = only(profile.captures[0], "step_trace_*.csv")
@@ -262,7 +165,7 @@ def test_d9_ids_are_integers(
     for row in rows:
         row[at] = str(spell(int(row[at])))
     table.write_text("".join(",".join(row) + "\n" for row in [header, *rows]), encoding="utf-8")
-    report = export.report(profile.path, "--kind", "detail", "--graphs", "3")
+    report = command.report(profile.path, "--kind", "detail", "--graphs", "3")
     (found,) = report["ranks"]
     (rank,) = profile.run.ranks
     assert found["graphs"] == [3]
@@ -317,28 +220,16 @@ def trace_view(directory: Path, events: list[Event]) -> Path:
 
 
 @pytest.mark.parametrize("zero", ["0", 0, 0.0, "0.000"], ids=repr)
-def test_d10_time_zero_is_a_time(tmp_path: Path, export: Exporter, zero: str | float) -> None:
+def test_d10_time_zero_is_a_time(tmp_path: Path, command: Command, zero: str | float) -> None:
     """A record at time 0 is drawn at 0 like any other."""
     events = [*lane("Ascend Hardware", 3, 2, "Stream 2"), task("a", zero, 2.5), task("b", 4, 1)]
     capture = trace_view(tmp_path, events)
-    picture = export.picture(capture, "--kind", "detail")
+    picture = command.picture(capture, "--kind", "detail")
     drawn = drawn_slices(picture, "Ascend Hardware")
     assert [(one.name, one.start_ns, one.duration_ns) for one in drawn] == [
         ("a", 0, 2500),
         ("b", 4000, 1000),
     ]
-
-
-def test_d10_first_event_stays_at_zero(shelf: ProfileShelf, export: Exporter) -> None:
-    """The event that times are counted from is in the Chrome file, at exactly 0."""
-    profile = shelf.get("torch-text")
-    events = export.chrome(profile.path, "--kind", "detail")
-    text = (export.directory / "out.json").read_text(encoding="utf-8")
-    starts = [event["ts"] for event in events if event["ph"] in ("X", "C")]
-    assert min(starts) == 0
-    assert '"ts":0.000,' in text
-    tasks = sum(hardware_tasks(rank) for rank in profile.run.ranks)
-    assert tasks == len(events_of(events, "Ascend Hardware: "))
 
 
 def events_of(events: Sequence[Event], rows: str) -> list[Event]:
@@ -354,7 +245,7 @@ def events_of(events: Sequence[Event], rows: str) -> list[Event]:
 # -- D11 -------------------------------------------------------------------------------------------
 
 
-def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -> None:
+def test_d11_scopes_cover_parallel_operators(tmp_path: Path, command: Command) -> None:
     """Operators that run at the same time all count for the length of their scopes."""
     tasks = [
         task("Default/net/a/Conv-op1", 10, 190),
@@ -364,7 +255,7 @@ def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -
         task("Default/opt/Adam-op5", 500, 10),
     ]
     capture = trace_view(tmp_path, [*lane("Ascend Hardware", 3, 2, "Stream 2"), *tasks])
-    picture = export.picture(capture, "--kind", "detail", "--scopes")
+    picture = command.picture(capture, "--kind", "detail", "--scopes")
     scopes = drawn_slices(picture, "Scope Layer")
     for operator in drawn_slices(picture, "Ascend Hardware"):
         for scope in operator.name.split("/")[:-1]:
@@ -381,19 +272,16 @@ def test_d11_scopes_cover_parallel_operators(tmp_path: Path, export: Exporter) -
     assert (whole.start_ns, whole.end_ns) == (10_000, 960_000)
 
 
-# -- D12, D13 --------------------------------------------------------------------------------------
-
-
 # -- D14, D15, D17 ---------------------------------------------------------------------------------
 
 
-def test_d15_ranks_share_no_process(shelf: ProfileShelf, tmp_path: Path, export: Exporter) -> None:
+def test_d15_ranks_share_no_process(copied: Copier, command: Command) -> None:
     """Ranks that were recorded under the same process ids stay apart: one process each."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run")
+    profile = copied("mindspore-2.1")
     old, new = (str(rank.os_pid) for rank in reversed(profile.run.ranks))
     for path in profile.captures[1].rglob("timeline/*.json"):
         path.write_text(path.read_text(encoding="utf-8").replace(old, new), encoding="utf-8")
-    events = export.chrome(profile.path, "--kind", "detail")
+    events = chrome(command, profile.path)
     names = [
         (event["pid"], event["args"]["name"]) for event in events if event["name"] == "process_name"
     ]
@@ -403,13 +291,13 @@ def test_d15_ranks_share_no_process(shelf: ProfileShelf, tmp_path: Path, export:
         (pid,) = [pid for pid, name in names if re.match(rf"Rank {rank.rank}\b", name)]
         its = [one for one in events_of(events, "Ascend Hardware: ") if one["pid"] == pid]
         assert len(its) == expected
-    picture = export.picture(profile.path, "--kind", "detail")
+    picture = command.picture(profile.path, "--kind", "detail")
     for rank in profile.run.ranks:
         drawn = drawn_slices(picture, f"Rank {rank.rank}", "Ascend Hardware")
         assert len(drawn) == sum(len(one.tasks) for one in rank.iterations)
 
 
-def test_d17_flow_ids_are_our_own(tmp_path: Path, export: Exporter) -> None:
+def test_d17_flow_ids_are_our_own(tmp_path: Path, command: Command) -> None:
     """Two arrows that end at one moment and share the recorded id are still two arrows."""
     shared = 1_736_408_883_700_059_821
     moment = "1736408883700059.821"
@@ -426,7 +314,7 @@ def test_d17_flow_ids_are_our_own(tmp_path: Path, export: Exporter) -> None:
         events += [flow | {"ph": "s", "pid": 7, "tid": 7, "ts": ts}]
         events += [flow | {"ph": "f", "pid": 3, "tid": stream, "ts": moment}]
     capture = trace_view(tmp_path, events)
-    picture = export.picture(capture, "--kind", "detail")
+    picture = command.picture(capture, "--kind", "detail")
     query = """
         SELECT source.name, target.name FROM flow
         JOIN slice source ON source.id = flow.slice_out
@@ -436,12 +324,9 @@ def test_d17_flow_ids_are_our_own(tmp_path: Path, export: Exporter) -> None:
         ("call a", "task of call a"),
         ("call b", "task of call b"),
     ]
-    drawn = export.chrome(capture, "--kind", "detail")
+    drawn = chrome(command, capture)
     ids = [event["id"] for event in drawn if event["ph"] in ("s", "f")]
     assert sorted(ids) == [1, 1, 2, 2]
-
-
-# -- D16, D18 --------------------------------------------------------------------------------------
 
 
 # -- D19, D20 --------------------------------------------------------------------------------------
@@ -451,7 +336,7 @@ def test_d17_flow_ids_are_our_own(tmp_path: Path, export: Exporter) -> None:
 def test_d19_nothing_to_divide_by(
     shelf: ProfileShelf,
     tmp_path: Path,
-    export: Exporter,
+    command: Command,
     capsys: pytest.CaptureFixture[str],
     silent: tuple[str, ...],
 ) -> None:
@@ -459,8 +344,8 @@ def test_d19_nothing_to_divide_by(
     profile = shelf.copy("mindstudio", tmp_path / "run")
     for capture in profile.captures:
         without_processes(only(capture, "msprof_2*.json"), silent)
-    report = export.report(profile.path, "--kind", "detail")
-    assert export.loaded("out.pftrace").rows("SELECT count(*) FROM slice") != [(0,)]
+    report = command.report(profile.path, "--kind", "detail", "-o", "out.pftrace")
+    assert command.loaded("out.pftrace").rows("SELECT count(*) FROM slice") != [(0,)]
     for row in report["overlap"]:
         assert row["communication_ns"] == row["exposed_communication_ns"] == 0
         assert (row["computing_ns"] > 0) == (len(silent) == 1)

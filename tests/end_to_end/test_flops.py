@@ -19,9 +19,9 @@ from simulator.writers.mindspore.tables.flops import Work, operators_of, write_f
 from simulator.writers.mindspore.text import TextFiles, tick
 from tests.support.html_page import HOSTILE, read
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.places import DATA
-from tests.support.profile_shelf import ProfileShelf
-from timeline.cli.main import main
+from tests.support.places import real_capture
+from tests.support.profile_shelf import Copier, ProfileShelf
+from tests.support.run_command import Command
 
 Report = dict[str, Any]
 ARGS = """
@@ -31,18 +31,12 @@ join args using (arg_set_id) where args.key in ('task.flop', 'task.flop_per_s', 
 
 
 @pytest.fixture
-def profile(shelf: ProfileShelf, tmp_path: Path) -> tuple[Path, Run]:
+def profile(copied: Copier) -> tuple[Path, Run]:
     """The text outputs of two ranks with their floating-point operations."""
-    found = shelf.copy("mindspore-text", tmp_path / "run")
+    found = copied("mindspore-text")
     for rank in found.run.ranks:
         write_flops(found.run, rank, found.path / "profiler")
     return found.path, found.run
-
-
-def exported(path: Path, target: Path, capsys: pytest.CaptureFixture[str], *more: str) -> Report:
-    assert main([str(path), "-o", str(target), "--force", "--json", *more]) == 0
-    report: Report = json.loads(capsys.readouterr().out)
-    return report
 
 
 def works_of(run: Run, rank: int, path: Path) -> dict[str, Work]:
@@ -57,12 +51,10 @@ def picked(rows: list[Report], **wanted: object) -> list[Report]:
 # -- floating-point operations ---------------------------------------------------------------------
 
 
-def test_each_rank_tells_what_it_does(
-    profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_rank_tells_what_it_does(profile: tuple[Path, Run], command: Command) -> None:
     """Its operators, its scopes, its steps, and all of it."""
     path, run = profile
-    report = exported(path, tmp_path / "t.pftrace", capsys)
+    report = command.report(path)
     for rank in (0, 1):
         works = works_of(run, rank, path)
         rows = picked(report["flops"], rank=rank)
@@ -78,22 +70,22 @@ def test_each_rank_tells_what_it_does(
 
 
 def test_steps_that_are_selected_are_told_alone(
-    profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    profile: tuple[Path, Run], command: Command
 ) -> None:
     """What is of no step stays; ranks that are not selected go."""
     path, _ = profile
-    every = exported(path, tmp_path / "t.pftrace", capsys)["flops"]
-    some = exported(path, tmp_path / "t.pftrace", capsys, "--steps", "2", "--ranks", "1")["flops"]
+    every = command.report(path)["flops"]
+    some = command.report(path, "--steps", "2", "--ranks", "1")["flops"]
     assert some == [row for row in every if row["rank"] == 1 and row["step"] in (None, 2)]
 
 
 def test_tasks_have_the_operations_of_their_operator(
-    profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    profile: tuple[Path, Run], tmp_path: Path, command: Command
 ) -> None:
     """All that an operator is named after, whatever they take; none with --args none."""
     path, run = profile
     target = tmp_path / "t.pftrace"
-    exported(path, target, capsys, "--kind", "detail", "--ranks", "0")
+    command.report(path, "-o", target, "--kind", "detail", "--ranks", "0")
     works = works_of(run, 0, path)
     found: dict[str, dict[str, float]] = {}
     for name, key, whole, real in TraceProcessor.load(target.read_bytes()).rows(ARGS):
@@ -103,12 +95,12 @@ def test_tasks_have_the_operations_of_their_operator(
         assert args["task.flop"] == round(works[name].mflop * 10**6)
         assert args["task.flop_per_s"] == pytest.approx(works[name].gflop_per_s * 1e9, rel=1e-3)
         assert args["task.utilization"] == pytest.approx(works[name].percent / 100, rel=1e-3)
-    exported(path, target, capsys, "--kind", "detail", "--ranks", "0", "--args", "none")
+    command.report(path, "-o", target, "--kind", "detail", "--ranks", "0", "--args", "none")
     assert not list(TraceProcessor.load(target.read_bytes()).rows(ARGS))
 
 
 def test_the_page_shows_scopes_ranks_and_operators(
-    profile: tuple[Path, Run], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    profile: tuple[Path, Run], tmp_path: Path, command: Command
 ) -> None:
     """A profile without such files has no such section; names are only text."""
     path, _ = profile
@@ -117,7 +109,7 @@ def test_the_page_shows_scopes_ranks_and_operators(
     held["data"]["links"].append({"source": "Total", "target": HOSTILE, "value": 5})
     scopes.write_text(json.dumps(held))
     page = tmp_path / "page.html"
-    exported(path, tmp_path / "t.pftrace", capsys, "--report", str(page))
+    command.report(path, "--report", str(page))
     assert HOSTILE not in page.read_text()
     shown = read(page.read_bytes())
     (section,) = [block for block in shown.blocks if block.get("anchor") == "flops"]
@@ -127,7 +119,7 @@ def test_the_page_shows_scopes_ranks_and_operators(
     for name in ("flops_*", "flops_scope_*"):
         for file in path.glob(f"profiler/{name}"):
             file.unlink()
-    exported(path, tmp_path / "t.pftrace", capsys, "--report", str(page), "--force")
+    command.report(path, "--report", str(page), "--force")
     assert "FLOPs" not in page.read_text()
 
 
@@ -136,11 +128,11 @@ def test_the_page_shows_scopes_ranks_and_operators(
 
 @pytest.mark.parametrize("layout", ["mindspore-tables", "mindspore-text", "mindspore-raw"])
 def test_the_step_trace_is_that_of_the_run(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+    shelf: ProfileShelf, layout: str, command: Command
 ) -> None:
     """Its steps, and the mean of all but the first, as the file has it too."""
     found = shelf.get(layout)
-    report = exported(found.path, tmp_path / "t.pftrace", capsys)
+    report = command.report(found.path)
     for rank in found.run.ranks:
         rows = picked(report["step_trace"], rank=rank.rank)
         steps = [row for row in rows if row["step"] is not None]
@@ -168,30 +160,23 @@ def test_the_step_trace_is_that_of_the_run(
 
 
 def test_means_are_of_the_steps_that_are_selected(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shelf: ProfileShelf, tmp_path: Path, command: Command
 ) -> None:
     """The file does not tell what of its mean is of them; an interval is told without its step."""
     found = shelf.get("mindspore-text")
-    every = exported(found.path, tmp_path / "t.pftrace", capsys)["step_trace"]
+    every = command.report(found.path)["step_trace"]
     target = tmp_path / "some.pftrace"
-    some = exported(found.path, target, capsys, "--steps", "2-3", "--ranks", "0")["step_trace"]
+    some = command.report(found.path, "-o", target, "--steps", "2-3", "--ranks", "0")["step_trace"]
     steps = [row for row in some if row["step"] is not None]
     assert steps == [row for row in every if row["rank"] == 0 and row["step"] in (2, 3)]
     (mean,) = [row for row in some if row["step"] is None]
     assert mean["of"] == "steps"
     assert mean["total_ns"] == pytest.approx(sum(row["total_ns"] for row in steps) / 2, abs=0.5)
-    (one,) = exported(found.path, target, capsys, "--steps", "3", "--ranks", "0")["step_trace"]
+    (one,) = command.report(found.path, "-o", target, "--steps", "3", "--ranks", "0")["step_trace"]
     assert one == steps[1]
 
 
 # -- real captures ---------------------------------------------------------------------------------
-
-
-def real(name: str) -> Path:
-    path: Path = DATA / name
-    if not path.is_dir():
-        pytest.skip(f"{name} does not lie beside the checkout")
-    return path
 
 
 def cell(rows: list[Report], column: str, **wanted: object) -> Any:
@@ -202,7 +187,7 @@ def cell(rows: list[Report], column: str, **wanted: object) -> Any:
 @pytest.mark.filterwarnings("ignore::timeline.TimelineWarning")
 def test_operations_of_a_real_rank() -> None:
     """As its files have them, in FLOP and FLOP/s."""
-    with timeline.open_profile(real("mindspore-flops")) as profile:
+    with timeline.open_profile(real_capture("mindspore-flops")) as profile:
         rows = profile.flops().to_dicts()
     assert picked(rows, level="rank") == [
         {
@@ -225,13 +210,13 @@ def test_operations_of_a_real_rank() -> None:
 @pytest.mark.filterwarnings("ignore::timeline.TimelineWarning")
 def test_step_traces_of_real_ranks() -> None:
     """Also where the file is a part of a longer one, whose mean it holds."""
-    with timeline.open_profile(real("mindspore-cluster-steps")) as profile:
+    with timeline.open_profile(real_capture("mindspore-cluster-steps")) as profile:
         rows, flops = profile.step_trace().to_dicts(), profile.flops().to_dicts()
     assert cell(flops, "flop", rank=1, level="rank") == 107_145_034_000
     for rank, of_file, of_steps in ((0, 1_572_250, 839_068), (1, 1_558_820, 841_718)):
         assert cell(rows, "interval_ns", rank=rank, step=None, of="file") == of_file
         assert cell(rows, "interval_ns", rank=rank, step=None, of="steps") == of_steps
-    with timeline.open_profile(real("mindspore-run2")) as profile:
+    with timeline.open_profile(real_capture("mindspore-run2")) as profile:
         rows = profile.step_trace().to_dicts()
     (step,) = picked(rows, rank=1, step=1)
     assert (step["interval_ns"], step["fp_bp_ns"], step["tail_ns"]) == (None, 23_668_080, 40_970)
@@ -242,15 +227,15 @@ def test_step_traces_of_real_ranks() -> None:
 @pytest.mark.filterwarnings("ignore::timeline.TimelineWarning")
 def test_a_real_file_holds_the_mean_of_its_steps() -> None:
     """Of all but the first, rounded to a tick; raw data of the same run says the same."""
-    with timeline.open_profile(real("mindspore-0.7-text")) as profile:
+    with timeline.open_profile(real_capture("mindspore-0.7-text")) as profile:
         rows = profile.step_trace().to_dicts()
-    with timeline.open_profile(real("mindspore-raw-JOB3")) as profile:
+    with timeline.open_profile(real_capture("mindspore-raw-JOB3")) as profile:
         raw = profile.step_trace().to_dicts()
     (of_steps,), (of_file,) = picked(rows, of="steps"), picked(rows, of="file")
     for part in ("total_ns", "interval_ns", "fp_bp_ns", "tail_ns"):
         assert of_steps[part] == pytest.approx(of_file[part], abs=TICK_NS / 2)
     assert [row for row in raw if row["of"] is None] == [row for row in rows if row["of"] is None]
-    with timeline.open_profile(real("mindspore-raw-JOB1")) as profile:
+    with timeline.open_profile(real_capture("mindspore-raw-JOB1")) as profile:
         (mean,) = picked(profile.step_trace().to_dicts(), of="steps")
     expected = {"total_ns": 130_456_110, "interval_ns": 90_353_600, "fp_bp_ns": 17_094_490}
     assert {part: mean[part] for part in expected} == pytest.approx(expected, abs=10)

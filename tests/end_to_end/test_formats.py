@@ -35,6 +35,7 @@ from tests.support.loaded_picture import (
     joined_idle,
     json_place,
 )
+from tests.support.made_tracks import encode_timeline
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import MAIN_LAYOUTS, Event, Profile, ProfileShelf, change_events
 from tests.support.read_profiles import records_by_rank
@@ -42,7 +43,6 @@ from tests.support.trace_packets import attributes_of
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
 from timeline.encoders.formats import format_of
-from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import OutputError
 from timeline.layers import SliceKind
 from timeline.options import Args

@@ -6,13 +6,15 @@ import json
 import re
 import shlex
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from simulator.model import Run
+from tests.fuzz.oracles import check_resolutions, check_same_rows
 from tests.support.limited_exports import (
     LEAST_LIMIT,
     LEAST_SHARE,
@@ -23,16 +25,12 @@ from tests.support.limited_exports import (
     counted_writes,
 )
 from tests.support.profile_shelf import ProfileShelf
-from tests.support.row_totals import counter_totals, layer_of, row_totals
-from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.commands.export import export
 from timeline.errors import LimitError
 from timeline.options import Fit
 from timeline.reports.export_report import ExportReport
-from timeline.selection import DETAIL_LAYERS, Kind
-from timeline.sources.finding.discovery import discover
-from timeline.sources.source import ReadRequest
+from timeline.selection import Kind
 
 pytestmark = pytest.mark.sweep
 
@@ -90,6 +88,10 @@ class Exporter:
 
     def export(self, layout: str, kind: Kind, target: Path, limit: int, fit: Fit) -> ExportReport:
         return export(self.profile(layout), target, kind=kind, limit=limit, fit=fit)
+
+    @property
+    def run(self) -> Run:
+        return self._shelf.get("torch-db", **RUN).run
 
     def profile(self, layout: str) -> Path:
         """A profile in a layout; "tiny" is one step of one rank."""
@@ -187,20 +189,13 @@ def test_it_loads_without_errors(coarse: Fitted) -> None:
 
 def test_each_row_holds_all_its_records(coarse: Fitted) -> None:
     """Count, busy time, first start and last end of every row are those of the exact file."""
-    is_json = coarse.loaded.is_json
-    found = row_totals(coarse.loaded.processor, is_json=is_json)
-    wanted = row_totals(coarse.exact.processor, is_json=is_json)
-    assert {row: replace(one, drawn=0, merged=0) for row, one in found.items()} == {
-        row: replace(one, drawn=0) for row, one in wanted.items()
-    }
-    assert any(one.merged for one in found.values())
+    check_same_rows(coarse.loaded.totals, coarse.exact.totals)
+    assert any(one.merged for one in coarse.loaded.totals.rows.values())
 
 
 def test_counters_keep_their_range_and_their_time(coarse: Fitted) -> None:
     """Least and greatest value to the digit; the first and the last sample within one bin."""
-    is_json = coarse.loaded.is_json
-    found = counter_totals(coarse.loaded.processor, is_json=is_json)
-    wanted = counter_totals(coarse.exact.processor, is_json=is_json)
+    found, wanted = coarse.loaded.totals.counters, coarse.exact.totals.counters
     assert found.keys() == wanted.keys()
     width_ns = widths(coarse.report).get("counters", 0)
     for row, one in found.items():
@@ -244,51 +239,14 @@ def test_steps_stay_exact_longest(exporter: Exporter, layout: str) -> None:
     assert any(one.busy_ns is not None for one in fitted.loaded.slices), "tasks are merged"
 
 
-@pytest.mark.parametrize("layout", ["torch-db", "mindstudio"])
-def test_sums_equal_the_records(exporter: Exporter, layout: str) -> None:
-    """Not only those of the exact file: tasks, planes, ops and calls as the readers give them."""
-    fitted = exporter.fitted(layout, Kind.DETAIL, ".pftrace", LEAST_LIMIT, Fit.COARSEN)
-    found: dict[str, list[int]] = {}
-    for row, row_total in row_totals(fitted.loaded.processor, is_json=False).items():
-        sums = found.setdefault(layer_of(row), [0, 0])
-        sums[0] += row_total.count
-        sums[1] += row_total.busy_ns
-    wanted: dict[str, list[int]] = {}
-    for source in discover(exporter.profile(layout)).sources:
-        records = drop_invalid_rows(source.read(ReadRequest(DETAIL_LAYERS)))
-        for layer, table in (
-            ("task", records.tasks),
-            ("hccl_task", records.planes),
-            ("communication_op", records.ops),
-            ("host_call", records.host),
-        ):
-            sums = wanted.setdefault(layer, [0, 0])
-            sums[0] += len(table)
-            sums[1] += int((table.end_ns - table.start_ns).sum())
-    assert {layer: found[layer] for layer in wanted} == wanted
-
-
 # -- and what is not is said -------------------------------------------------------------------
 
 
 def test_the_report_counts_what_was_drawn(coarse: Fitted) -> None:
     """Exact slices, merged ones and those behind them, by layer, and arrows that lost an end."""
-    is_json = coarse.loaded.is_json
-    drawn: dict[str, list[int]] = {}
-    for row, row_total in row_totals(coarse.loaded.processor, is_json=is_json).items():
-        sums = drawn.setdefault(layer_of(row), [0, 0, 0])
-        sums[0] += row_total.drawn - row_total.merged
-        sums[1] += row_total.count - (row_total.drawn - row_total.merged)
-        sums[2] += row_total.merged
-    for counter in counter_totals(coarse.loaded.processor, is_json=is_json).values():
-        drawn.setdefault("counters", [0, 0, 0])[0] += counter.count
-    for counter in counter_totals(coarse.exact.processor, is_json=is_json).values():
-        drawn["counters"][1] += counter.count
-    if "counters" in drawn:
-        drawn["counters"][1] -= drawn["counters"][0]
-    assert {
-        row.layer: [row.exact, row.merged, row.merged_into] for row in coarse.report.resolutions
-    } == drawn
+    check_resolutions(coarse.report.resolutions, coarse.loaded.totals)
+    samples = {row.layer: row.exact + row.merged for row in coarse.report.resolutions}
+    assert samples.get("counters", 0) == coarse.exact.totals.samples
     lost = sum(omission.rows for omission in coarse.report.omissions if "merged" in omission.reason)
     assert coarse.loaded.flows() + lost == coarse.exact.flows()
 
@@ -385,6 +343,7 @@ def test_a_loss_that_is_forbidden_exits_with_4(
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err.startswith("tlexport: ")
+    assert (f"{size / 1024:.1f} KB" in said.err) == ("error" in words)
     assert list(tmp_path.iterdir()) == []
     assert main([*command, "--limit", str(size)]) == 0
     assert list(tmp_path.iterdir()) == [target]
@@ -413,6 +372,10 @@ def test_chosen_steps_keep_the_limit(exporter: Exporter, suffix: str, share: flo
         )
     assert sum(omission.rows for omission in fitted.report.omissions if omission.loss) > 0
     assert shlex.split(fitted.report.suggestion)[0] == "tlexport"
+    tasks = Counter(one for one in fitted.loaded.slices if one.layer == "task")
+    assert not tasks - Counter(fitted.exact.slices)
+    ran = [one for rank in exporter.run.ranks for one in rank.steps if one.id in kept]
+    assert tasks.total() == sum(len(one.tasks) for step in ran for one in step.iterations)
 
 
 @pytest.mark.parametrize(("suffix", "share"), [(".pftrace", LEAST_LIMIT), (".json.gz", 0.3)])

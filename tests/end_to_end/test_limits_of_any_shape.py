@@ -23,7 +23,6 @@ from tests.support.limited_exports import (
 )
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.random_records import Sizes, random_records
-from tests.support.row_totals import row_totals
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError
@@ -231,7 +230,7 @@ def test_the_summary_of_many_ranks_fits_and_loads(tmp_path: Path) -> None:
     assert resolution["step"].width_ns == 0, "steps are exact"
     loaded = Loaded.of(target)
     assert loaded.processor.import_errors() == []
-    totals = row_totals(loaded.processor, is_json=False)
+    totals = loaded.totals.rows
     iterations = [total for row, total in totals.items() if row[-1] == "Iterations"]
     assert len(iterations) == ranks
     assert all(iteration.count == 3 * sizes.steps for iteration in iterations)

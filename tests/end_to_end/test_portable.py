@@ -182,9 +182,7 @@ def test_commands_are_quoted_as_the_shell_reads_them(monkeypatch: pytest.MonkeyP
     assert command_line(words) == 'tlexport "C:\\my runs\\a" --steps 2'
 
 
-def test_windows_has_as_many_processes_as_it_can_wait_for(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_windows_has_as_many_processes_as_it_can_wait_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """One more and the standard library refuses to start any."""
     monkeypatch.setattr(sys, "platform", "win32")
     ProcessPoolExecutor(MOST_WINDOWS_PROCESSES).shutdown()

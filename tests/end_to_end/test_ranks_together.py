@@ -7,12 +7,11 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import orjson
 import pytest
 
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import ProfileShelf, change_events
-from timeline.cli.main import main
+from tests.support.profile_shelf import Copier, ProfileShelf, change_events
+from tests.support.run_command import Command
 
 SKEW_US = 250
 """How far the clock of rank 1 is wrong; the residuals of the simulated run are below 1 us."""
@@ -20,18 +19,10 @@ SLOW_RANK = 1
 """The simulated run's own straggler: it computes longer in the second step."""
 
 
-def _exported(
-    path: Path, target: Path, capsys: pytest.CaptureFixture[str], *options: str
-) -> dict[str, Any]:
-    assert main([str(path), "-o", str(target), "--json", *options]) == 0
-    report: dict[str, Any] = orjson.loads(capsys.readouterr().out)
-    return report
-
-
 @pytest.fixture
-def skewed(shelf: ProfileShelf, tmp_path: Path) -> Path:
+def skewed(copied: Copier) -> Path:
     """A profile of four ranks whose second clock is ahead."""
-    profile = shelf.copy("torch-text", tmp_path / "skewed", ranks=4)
+    profile = copied("torch-text", ranks=4)
 
     def later(event: dict[str, Any]) -> dict[str, Any]:
         if "ts" in event:
@@ -47,14 +38,14 @@ def skewed(shelf: ProfileShelf, tmp_path: Path) -> Path:
     "layout", ["torch-text", "torch-db", "mindspore-2.1", "kineto", "kineto-announced"]
 )
 def test_the_straggler_is_named_in_every_layout(
-    layout: str, shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    layout: str, shelf: ProfileShelf, command: Command
 ) -> None:
     """Rank 1 computes longer in one step, and the others wait for it.
 
     Without launches, what it computes longer and starts later cannot be told apart.
     """
     path = shelf.get(layout, ranks=4, ops_per_step=24, planes=4).path
-    report = _exported(path, tmp_path / "t.pftrace", capsys)
+    report = command.report(path)
     worst = report["verdict"]["stragglers"][0]
     assert worst["rank"] == SLOW_RANK
     assert worst["alone"] == worst["unmatched"] == 0
@@ -71,11 +62,9 @@ def test_the_straggler_is_named_in_every_layout(
     assert report["verdict"]["waiting_basis"]["share"] == 1.0
 
 
-def test_a_wrong_clock_is_found_and_put_right(
-    skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_clock_is_found_and_put_right(skewed: Path, command: Command) -> None:
     """A clock that is 250 us ahead is moved back, and the report tells how well they agree."""
-    report = _exported(skewed, tmp_path / "t.pftrace", capsys)
+    report = command.report(skewed)
     moved = {rank["rank"]: rank["offset_ns"] for rank in report["ranks"]}
     assert moved[1] == pytest.approx(-SKEW_US * 1000, abs=2000)
     assert all(abs(moved[rank]) < 2000 for rank in (0, 2, 3))
@@ -93,24 +82,17 @@ def test_a_wrong_clock_is_found_and_put_right(
     ],
 )
 def test_clocks_are_left_or_moved_as_asked(
-    options: list[str],
-    moved_ns: int,
-    method: str,
-    skewed: Path,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    options: list[str], moved_ns: int, method: str, skewed: Path, command: Command
 ) -> None:
     """Recorded clocks stay, and an offset that is given takes the place of any correction."""
-    report = _exported(skewed, tmp_path / "t.pftrace", capsys, *options)
+    report = command.report(skewed, *options)
     assert (report["ranks"][1]["offset_ns"], report["ranks"][1]["align"]) == (moved_ns, method)
 
 
-def test_ranks_can_begin_together(
-    skewed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_ranks_can_begin_together(skewed: Path, tmp_path: Path, command: Command) -> None:
     """--align start: the first device record of every rank lies at the same moment."""
     target = tmp_path / "t.pftrace"
-    _exported(skewed, target, capsys, "--align", "start", "--kind", "detail")
+    command.report(skewed, "-o", target, "--align", "start", "--kind", "detail")
     rows = TraceProcessor.load(target.read_bytes()).rows(
         "SELECT rank, min(ts) FROM (SELECT s.ts AS ts, substr(trim(top.name), 6) AS rank"
         " FROM slice s JOIN track t ON s.track_id = t.id JOIN track layer ON t.parent_id = layer.id"
@@ -121,14 +103,12 @@ def test_ranks_can_begin_together(
     assert len({first for _, first in rows}) == 1
 
 
-def test_waits_are_drawn(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_waits_are_drawn(shelf: ProfileShelf, tmp_path: Path, command: Command) -> None:
     """Every rank that waited has a row of waits, as long in all as the report says; the ops that
     waited carry it, and arrows join them to the op of the last rank."""
     target = tmp_path / "t.pftrace"
     path = shelf.get("torch-db", ranks=4).path
-    report = _exported(path, target, capsys, "--kind", "detail")
+    report = command.report(path, "-o", target, "--kind", "detail")
     processor = TraceProcessor.load(target.read_bytes())
     assert processor.import_errors() == []
     waited_ns = _waited_ns(processor)
@@ -165,12 +145,13 @@ def _waited_ns(processor: TraceProcessor) -> int:
 
 
 def test_ranks_without_their_group_are_told(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    shelf: ProfileShelf, tmp_path: Path, command: Command
 ) -> None:
     """An offset of a rank that is not selected is refused; a rank alone has nobody to wait for."""
     path = shelf.get("torch-db", ranks=4).path
     target = tmp_path / "t.pftrace"
-    assert main([str(path), "-o", str(target), "--ranks", "0", "--offset", "1=1us"]) == 3
-    assert "--offset" in capsys.readouterr().err
-    report = _exported(path, target, capsys, "--ranks", "0")
+    refused = command(path, "--ranks", "0", "--offset", "1=1us")
+    assert refused.code == 3
+    assert "--offset" in refused.err
+    report = command.report(path, "-o", target, "--ranks", "0")
     assert report["verdict"]["stragglers"] == []

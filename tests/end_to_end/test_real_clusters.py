@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from timeline.cli.main import main
 
 PIPELINE = DATA / "mindspore-cluster-steps"
@@ -18,10 +18,7 @@ STRATEGIES = DATA / "mindspore-parallel-strategy"
 ROUNDING_NS = 100
 
 
-@pytest.fixture(autouse=True)
-def _captures() -> None:
-    if not PIPELINE.is_dir():
-        pytest.skip("no real captures lie beside the checkout")
+pytestmark = needs_captures
 
 
 @pytest.fixture

@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import real_capture
 from timeline import TimelineWarning, export
 
 
 def report_on(name: str, tmp_path: Path) -> dict[str, Any]:
-    if not (DATA / name).exists():
-        pytest.skip(f"{name} does not lie beside the checkout")
+    path = real_capture(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TimelineWarning)
-        return export(DATA / name, tmp_path / "out.pftrace", jobs=1).to_dict()
+        return export(path, tmp_path / "out.pftrace", jobs=1).to_dict()
 
 
 def row(rows: list[dict[str, Any]], **keys: Any) -> dict[str, Any]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import needs_captures, real_capture
 from tests.support.run_command import Command
 
 CAPTURES = (
@@ -38,20 +37,7 @@ CAPTURES = (
     "trace-view-2024",
 )
 
-pytestmark = [
-    pytest.mark.sweep,
-    pytest.mark.skipif(
-        not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
-    ),
-]
-
-
-def capture(name: str) -> Path:
-    """Where a capture lies."""
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} does not lie beside the checkout")
-    return path
+pytestmark = [pytest.mark.sweep, needs_captures]
 
 
 def sums(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
@@ -71,7 +57,7 @@ def sums(rows: list[dict[str, Any]]) -> dict[tuple[Any, ...], int]:
 @pytest.mark.parametrize("name", CAPTURES)
 def test_causes_of_every_capture_add_up_to_its_idle_time(command: Command, name: str) -> None:
     """In a summary and in a detail, of each rank and of each of its steps, to the nanosecond."""
-    path = capture(name)
+    path = real_capture(name)
     summary = command.report(path)
     found = sums(summary["idle"])
     for row in summary["overlap"]:

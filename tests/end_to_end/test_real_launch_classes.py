@@ -11,18 +11,16 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from timeline.cli.main import main
 
 TEXT, LEVEL0 = DATA / "torch-npu-text", DATA / "torch-npu-db-level0"
 Row = dict[str, Any]
+pytestmark = needs_captures
 
 
 def compared(base: Path, new: Path, capsys: pytest.CaptureFixture[str], here: Path) -> Row:
     """The comparison that the command prints."""
-    for path in (base, new):
-        if not path.exists():
-            pytest.skip(f"the real capture is not in {path}")
     words = ["compare", str(base), str(new), "-o", str(here / "t.pftrace"), "--json", "-q"]
     assert main(words) == 0
     found: Row = json.loads(capsys.readouterr().out)["comparison"]

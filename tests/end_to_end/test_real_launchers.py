@@ -5,12 +5,11 @@ from __future__ import annotations
 import csv
 import sys
 from collections import Counter, defaultdict
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import real_capture
 from timeline.profile import open_profile
 from timeline.tables.table import Table
 
@@ -18,13 +17,6 @@ TEXT, DATABASE = "torch-npu-text", "torch-npu-db"
 COPYING = {"aclnnInplaceCopy", "ReduceSum", "aclnnDropoutGenMaskV2"}
 """Operators that also copied or filled memory, which is no computing, and is in the vendor's
 times."""
-
-
-def _data(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not beside the project")
-    return path
 
 
 def _by(table: Table, *names: str) -> Counter[tuple[object, ...]]:
@@ -40,7 +32,7 @@ def _by(table: Table, *names: str) -> Counter[tuple[object, ...]]:
 @pytest.mark.parametrize("rank", [0, 1])
 def test_times_of_operators_are_those_of_operator_details(rank: int) -> None:
     """torch_npu's own Device Self Duration of each operator is the time of the innermost one."""
-    profile = _data(TEXT)
+    profile = real_capture(TEXT)
     (path,) = profile.glob(f"rank{rank}*/ASCEND_PROFILER_OUTPUT/operator_details.csv")
     csv.field_size_limit(sys.maxsize // 2**33)
     theirs = defaultdict[str, float](float)
@@ -61,7 +53,7 @@ def test_times_of_operators_are_those_of_operator_details(rank: int) -> None:
 
 def test_numbers_of_autograd_join_what_the_trace_does_not() -> None:
     """A trace without arrows from forward to backward has the numbers that these are made of."""
-    with open_profile(_data("gpu/dlrm_kineto.tar.gz")) as profile:
+    with open_profile(real_capture("gpu/dlrm_kineto.tar.gz")) as profile:
         table = profile.operators(by="module")
     backward = _by(table.take(table["phase"] == "backward"), "module")
     assert backward["## forward ##/DistributedDataParallel.forward",] > backward[None,] > 0
@@ -83,7 +75,7 @@ def test_numbers_of_autograd_join_what_the_trace_does_not() -> None:
 @pytest.mark.filterwarnings("ignore:.*in the middle of the work")
 def test_all_computing_is_in_the_tables_and_most_has_an_operator(name: str, known: float) -> None:
     """What a CUDA graph launched has no operator, nor has what was launched before recording."""
-    with open_profile(_data(name)) as profile:
+    with open_profile(real_capture(name)) as profile:
         types = profile.operators()
         launches, modules = profile.operators(by="launch"), profile.operators(by="module")
     for communication in (0, 1):

@@ -8,18 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import real_capture
 from timeline.cli.main import main
 from timeline.profile import open_profile
 
 Row = dict[str, Any]
-
-
-def _data(name: str) -> Path:
-    path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} is not beside the project")
-    return path
 
 
 def _report(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, list[Row]]:
@@ -37,7 +30,7 @@ def test_sums_of_each_source_stand_side_by_side(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """AI Core and AI CPU sums are the file's, shares are of their own source."""
-    rows = _report(_data("mindspore-run2"), tmp_path, capsys)["operators"]
+    rows = _report(real_capture("mindspore-run2"), tmp_path, capsys)["operators"]
     fetched = _row(rows, rank=1, source="aicpu_intermediate", type="GetNext")
     assert (fetched["count"], fetched["total_ns"], fetched["mean_ns"]) == (2, 1181000, 590500)
     assert fetched["dispatch_ns"] == 205000
@@ -52,7 +45,7 @@ def test_sums_of_each_source_stand_side_by_side(
 
 def test_details_name_each_operator() -> None:
     """By name the library tells what each file tells of an operator."""
-    with open_profile(_data("mindspore-run2")) as profile:
+    with open_profile(real_capture("mindspore-run2")) as profile:
         table = profile.operators(by="name")
         rows = table.take(table["source"] == "aicore_intermediate").to_dicts()
     row = _row(rows, name="Default/AssignAdd-op142")
@@ -63,7 +56,7 @@ def test_operators_without_a_name_are_summed(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A log of threads alone tells when AI CPUs worked, for operators that have no type."""
-    report = _report(_data("mindspore-raw-JOB3"), tmp_path, capsys)
+    report = _report(real_capture("mindspore-raw-JOB3"), tmp_path, capsys)
     row = _row(report["operators"], rank=1, source="aicpu", type="")
     assert (row["count"], row["total_ns"]) == (323, 324140000)
     assert (row["dispatch_ns"], row["run_ns"]) == (29226000, 294901130)
@@ -74,7 +67,7 @@ def test_dynamic_shapes_are_told_by_step(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An operator may run twice in a step; a step may lack it."""
-    rows = _report(_data("mindspore-dynamic-shape"), tmp_path, capsys)["operator_steps"]
+    rows = _report(real_capture("mindspore-dynamic-shape"), tmp_path, capsys)["operator_steps"]
     first = _row(rows, rank=0, level="type", type="GetNext", step=1)
     assert (first["count"], first["total_ns"], first["mean_ns"]) == (2, 307040, 153520)
     second = _row(rows, level="type", type="GetNext", step=2)

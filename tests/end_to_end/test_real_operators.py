@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import real_capture
 from timeline.cli.main import main
 from timeline.commands.compare import compare
 
@@ -18,10 +18,7 @@ ROUNDED_NS = 100
 
 
 def _capture(name: str, rank: int = 0) -> Path:
-    path = DATA / name / f"rank{rank}_ascend_pt"
-    if not path.exists():
-        pytest.skip(f"{name} is not beside the project")
-    return path
+    return real_capture(name) / f"rank{rank}_ascend_pt"
 
 
 def _compared(

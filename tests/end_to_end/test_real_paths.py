@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import warnings
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
-import pytest
 
 import timeline
-from tests.support.places import DATA
+from tests.support.places import real_capture
 from timeline.tables.table import Table
 
 
 def opened(name: str) -> timeline.Profile:
-    path: Path = DATA / name
-    if not path.exists():
-        pytest.skip(f"{name} does not lie beside the checkout")
-    return timeline.open_profile(path)
+    return timeline.open_profile(real_capture(name))
 
 
 def path_of(profile: timeline.Profile) -> Table:

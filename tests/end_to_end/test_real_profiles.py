@@ -19,9 +19,10 @@ from typing import Any
 import pytest
 
 from tests.support.expected_picture import OVERLAP_ROWS, OWN_NAMES, Shown
+from tests.support.found_profiles import same
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from timeline.commands.export import export
 from timeline.options import Args
 from timeline.profile import open_profile
@@ -36,9 +37,7 @@ NO_CONTEXT = 4_294_967_295
 OVERLAP = "Overlap Analysis"
 HALF = Fraction(1, 2)
 
-pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
-)
+pytestmark = needs_captures
 
 Event = dict[str, Any]
 Slice = tuple[int, str, str, int, int, str]
@@ -85,14 +84,6 @@ def exports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Export]:
     """A detail of every capture."""
     folder = tmp_path_factory.mktemp("real")
     return {capture: export_of(capture, folder / f"{capture}.pftrace") for capture in CAPTURES}
-
-
-def same(found: Iterable[Any], wanted: Iterable[Any]) -> None:
-    """Both hold the same things equally often, and something at all."""
-    have, want = Multiset(found), Multiset(wanted)
-    assert want
-    assert list((have - want).items())[:5] == list((want - have).items())[:5]
-    assert have == want
 
 
 # -- raw files ---------------------------------------------------------------------------------

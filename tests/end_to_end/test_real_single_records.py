@@ -13,11 +13,9 @@ import numpy as np
 import pytest
 
 import timeline
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 
-pytestmark = pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
-)
+pytestmark = needs_captures
 
 
 def rows_of(path: Path) -> list[dict[str, str]]:

@@ -6,9 +6,7 @@ import re
 import warnings
 from pathlib import Path
 
-import pytest
-
-from tests.support.places import DATA
+from tests.support.places import real_capture
 from timeline import TimelineWarning, export
 from timeline.reports.export_report import ExportReport
 from timeline.reports.terminal import Display
@@ -17,11 +15,10 @@ from timeline.reports.terminal_verdict import verdict_text
 
 def export_of(name: str, tmp_path: Path) -> ExportReport:
     """The report on a capture, which holds what was warned of."""
-    if not (DATA / name).exists():
-        pytest.skip(f"{name} does not lie beside the checkout")
+    path = real_capture(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TimelineWarning)
-        return export(DATA / name, tmp_path / "out.pftrace")
+        return export(path, tmp_path / "out.pftrace")
 
 
 def test_no_device_is_called_idle_where_compute_tasks_are_missing(tmp_path: Path) -> None:

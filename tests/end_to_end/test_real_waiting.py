@@ -10,7 +10,7 @@ import numpy as np
 import orjson
 import pytest
 
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from tests.support.read_profiles import records_of
 from timeline import Selection, open_profile
 from timeline.analysis.work.task_sums import rank_links
@@ -27,10 +27,7 @@ MS = 1_000_000
 TRANSFERS = ("Memcpy", "Reduce_Inline")
 
 
-@pytest.fixture(autouse=True)
-def _captures() -> None:
-    if not DATA.is_dir():
-        pytest.skip("no real captures lie beside the checkout")
+pytestmark = needs_captures
 
 
 def waits_of(path: Path, **selected: Any) -> list[tuple[Any, ...]]:

@@ -11,11 +11,9 @@ from typing import Any
 
 import pytest
 
-from simulator.writers.companions.measures import (
-    write_communication_measures,
-)
+from simulator.writers.companions.measures import write_communication_measures
 from tests.support.drawn_slices import drawn_slices
-from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.profile_shelf import Copier, Profile
 from tests.support.run_command import Command
 
 OUTPUT = "ASCEND_PROFILER_OUTPUT"
@@ -25,9 +23,9 @@ PARTS = ("computing_ns", "communication_ns", "exposed_communication_ns", "free_n
 
 
 @pytest.fixture
-def profile(shelf: ProfileShelf, tmp_path: Path) -> Profile:
+def profile(copied: Copier) -> Profile:
     """A run of two ranks with all that torch_npu writes."""
-    made = shelf.copy("torch-text", tmp_path / "run", ranks=2)
+    made = copied("torch-text", ranks=2)
     for rank, capture in zip(made.run.ranks, made.captures, strict=True):
         write_communication_measures(made.run, rank, capture / OUTPUT)
     return made

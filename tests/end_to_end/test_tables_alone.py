@@ -16,7 +16,7 @@ from simulator.writers.mindspore.tables.profiler_directory import (
 )
 from simulator.writers.mindspore.text import TextFiles, device_ns
 from tests.support.drawn_slices import drawn_slices
-from tests.support.profile_shelf import ProfileShelf, tiny_run
+from tests.support.profile_shelf import Copier, tiny_run
 from tests.support.run_command import Command
 from timeline.sources.finding.discovery import discover
 
@@ -126,11 +126,9 @@ def test_a_step_trace_beside_tables_is_drawn(tmp_path: Path, command: Command) -
     assert output["steps"] == [1, 2, 3]
 
 
-def test_what_hccl_recorded_beside_a_step_trace_is_drawn(
-    shelf: ProfileShelf, tmp_path: Path, command: Command
-) -> None:
+def test_what_hccl_recorded_beside_a_step_trace_is_drawn(copied: Copier, command: Command) -> None:
     """Its ops and tasks are those of the whole profile, whether or not names have the id."""
-    made = shelf.copy("mindspore-text-hccl", tmp_path / "run", ranks=1)
+    made = copied("mindspore-text-hccl", ranks=1)
     whole = command.report(made.path, "--kind", "detail")
     (profiler,) = made.captures
     for path in profiler.iterdir():
@@ -164,10 +162,10 @@ def test_what_a_step_trace_does_not_tell_is_not_known(tmp_path: Path, command: C
 
 @pytest.mark.parametrize("layout", ["mindspore-2.1", "mindspore-text"])
 def test_tables_beside_a_capture_are_of_its_rank_and_others_are_told(
-    shelf: ProfileShelf, tmp_path: Path, layout: str
+    copied: Copier, layout: str
 ) -> None:
     """They are among the files of the rank in their name; ranks without a capture are a note."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     beside = profile.captures[0]
     if layout != "mindspore-text":
         beside = beside.parent
@@ -183,11 +181,9 @@ def test_tables_beside_a_capture_are_of_its_rank_and_others_are_told(
     assert "ranks 2,5, of which there is no capture" in told[0]
 
 
-def test_a_session_without_a_rank_takes_the_number_of_the_tables_beside_it(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_a_session_without_a_rank_takes_the_number_of_the_tables_beside_it(copied: Copier) -> None:
     """Where there is one of each; several numbers tell nothing."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
+    profile = copied("mindspore-2.1", ranks=1)
     (capture,) = profile.captures
     for path in capture.rglob("info.json*"):
         path.unlink()

@@ -11,13 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.support.coarse_reference import (
-    elements_of,
-    expected_elements,
-    is_kept,
-    parents,
-    thinned,
-)
+from tests.support.coarse_reference import elements_of, expected_elements, is_kept, parents, thinned
 from tests.support.examples import at_most
 from tests.support.random_intervals import is_laminar
 from tests.support.random_tracks import (
@@ -33,14 +27,7 @@ from timeline.columns import nesting
 from timeline.columns.nesting import is_compiled
 from timeline.columns.strings import StringPool
 from timeline.fitting import coarsen as coarsening
-from timeline.fitting.coarsen import (
-    EXACT,
-    Resolution,
-    as_coarse,
-    coarsen,
-    draw_coarse,
-    thin,
-)
+from timeline.fitting.coarsen import EXACT, Resolution, as_coarse, coarsen, draw_coarse, thin
 from timeline.layers import SliceKind
 from timeline.tracks.model import MERGED, Arg, ArgKind, Coarse, Samples, Slices
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import re
 from collections import Counter
@@ -21,20 +20,11 @@ from hypothesis import strategies as st
 
 from tests.support.coarse_reference import parents
 from tests.support.examples import at_most
-from tests.support.perfetto_sql import TraceProcessor
+from tests.support.limited_exports import Loaded
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS, is_laminar
 from tests.support.random_tracks import flat_slices, nested_slices, samples
-from tests.support.row_totals import (
-    CONTINUED,
-    CounterTotals,
-    Row,
-    RowTotals,
-    counter_totals,
-    is_text,
-    row_totals,
-    rows_of,
-)
+from tests.support.row_totals import CONTINUED, CounterTotals, Row, RowTotals, is_text, rows_of
 from tests.support.trace_packets import attributes_of, packets_of
 from timeline.columns.nesting import order_edges
 from timeline.columns.strings import StringPool
@@ -299,22 +289,6 @@ LIMITS = {".pftrace": 16_000, ".pftrace.gz": 16_000, ".json": 300_000, ".json.gz
 
 
 @dataclass(frozen=True)
-class Loaded:
-    """One file, its bytes unpacked, and the trace processor that holds it."""
-
-    path: Path
-    content: bytes
-    processor: TraceProcessor
-    is_json: bool
-
-    @classmethod
-    def of(cls, path: Path) -> Loaded:
-        data = path.read_bytes()
-        content = gzip.decompress(data) if path.suffix == ".gz" else data
-        return cls(path, content, TraceProcessor.load(data), ".json" in path.suffixes)
-
-
-@dataclass(frozen=True)
 class Parted:
     """An export in parts, beside the exact file of the same profile."""
 
@@ -411,8 +385,8 @@ def descriptors(loaded: Loaded) -> list[Any]:
 
 def test_the_sums_over_all_parts_are_those_of_the_whole(parted: Parted) -> None:
     """Per row: records, durations, first start and last end; a continued slice is no record."""
-    found = summed(row_totals(part.processor, is_json=part.is_json) for part in parted.parts)
-    wanted = row_totals(parted.exact.processor, is_json=parted.is_json)
+    found = summed(part.totals.rows for part in parted.parts)
+    wanted = parted.exact.totals.rows
     assert found.keys() == wanted.keys()
     for row, one in found.items():
         assert one.merged == 0
@@ -432,9 +406,9 @@ def summed(parts: Iterator[dict[Row, RowTotals]]) -> dict[Row, RowTotals]:
 def test_samples_of_all_parts_are_those_of_the_whole(parted: Parted) -> None:
     by_row: dict[Row, list[CounterTotals]] = {}
     for part in parted.parts:
-        for row, counter_total in counter_totals(part.processor, is_json=part.is_json).items():
+        for row, counter_total in part.totals.counters.items():
             by_row.setdefault(row, []).append(counter_total)
-    wanted = counter_totals(parted.exact.processor, is_json=parted.is_json)
+    wanted = parted.exact.totals.counters
     assert wanted
     assert {row: reduce(add, one) for row, one in by_row.items()} == wanted
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.grown_records import Shape, grown_profile
+from tests.support.made_tracks import encode_timeline
 from tests.support.perfetto_sql import TraceProcessor
 from timeline import export
 from timeline.columns.strings import StringPool
 from timeline.encoders.formats import format_of
-from timeline.encoders.piece_maker import encode_timeline
 from timeline.errors import LimitError
 from timeline.fitting import limits
 from timeline.fitting.coarsen import Resolution, at_resolution

@@ -178,11 +178,7 @@ def _table_columns(text: str, separator: str) -> Iterator[Column]:
 
 
 def _set_in_table(
-    index: int,
-    separator: str,
-    content: bytes,
-    extreme: Extreme,
-    one: bool,
+    index: int, separator: str, content: bytes, extreme: Extreme, one: bool
 ) -> bytes | None:
     header, *rows = csv.reader(io.StringIO(content.decode("utf-8-sig")), delimiter=separator)
     if not rows:
@@ -267,11 +263,7 @@ def _database_columns(content: bytes) -> Iterator[Column]:
 
 
 def _set_in_database(
-    table: str,
-    column: str,
-    content: bytes,
-    extreme: Extreme,
-    one: bool,
+    table: str, column: str, content: bytes, extreme: Extreme, one: bool
 ) -> bytes | None:
     with closing(apsw.Connection(":memory:")) as connection:
         connection.deserialize("main", content)
@@ -326,12 +318,7 @@ def _binary_columns(name: str, content: bytes) -> Iterator[Column]:
 
 
 def _set_field(
-    size: int,
-    at: int,
-    form: str,
-    content: bytes,
-    extreme: Extreme,
-    one: bool,
+    size: int, at: int, form: str, content: bytes, extreme: Extreme, one: bool
 ) -> bytes | None:
     records = len(content) // size
     if extreme.value is Special.TWICE:

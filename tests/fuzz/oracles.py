@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.fuzz.promises import BrokenPromise
 from tests.support.limited_exports import LEAST_LIMIT, LEAST_SHARE, Loaded
-from tests.support.row_totals import TraceTotals, trace_totals
+from tests.support.row_totals import TraceTotals
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile, ResolutionRow
 
@@ -39,7 +39,7 @@ def load(report: ExportReport) -> LoadedExport:
             the report tells.
     """
     files = tuple(Loaded.of(output.path) for output in report.outputs)
-    totals = tuple(trace_totals(one.processor, is_json=one.is_json) for one in files)
+    totals = tuple(one.totals for one in files)
     for output, found in zip(report.outputs, totals, strict=True):
         _check_loaded(output, found, limited=report.limited_by is not None)
     return LoadedExport(report, files, totals)

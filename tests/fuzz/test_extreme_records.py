@@ -11,14 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.fuzz.oracles import (
-    LoadedExport,
-    check_export,
-    check_limited,
-    check_sums,
-    load,
-    written,
-)
+from tests.fuzz.oracles import LoadedExport, check_export, check_limited, check_sums, load, written
 from tests.fuzz.promises import BrokenPromise
 from tests.support.extreme_records import ExtremeSource, extreme_sources
 from tests.support.limited_exports import SUFFIXES

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from timeline.cli.main import main
 from timeline.sources.finding.discovery import discover
 
@@ -79,8 +79,8 @@ def test_one_long_number_does_not_widen_all(shelf: ProfileShelf, tmp_path: Path)
     assert main([str(profile.path), "-o", str(tmp_path / "out.pftrace")]) == 0
 
 
-def test_ranks_that_are_no_numbers(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+def test_ranks_that_are_no_numbers(copied: Copier) -> None:
+    profile = copied("torch-db", ranks=1)
     (path,) = profile.path.rglob("ascend_pytorch_profiler_0.db")
     with closing(sqlite3.connect(path)) as database:
         database.execute("INSERT INTO RANK_DEVICE_MAP VALUES (x'fffe', 0), ('one', 'two')")
@@ -88,8 +88,8 @@ def test_ranks_that_are_no_numbers(shelf: ProfileShelf, tmp_path: Path) -> None:
     assert [source.identity.rank for source in discover(profile.path).sources] == [0]
 
 
-def test_a_first_event_beyond_the_range_of_times(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.copy("kineto", tmp_path / "run", ranks=1)
+def test_a_first_event_beyond_the_range_of_times(copied: Copier) -> None:
+    profile = copied("kineto", ranks=1)
     (path,) = profile.path.rglob("*.json")
     head, key, events = path.read_bytes().partition(b'"traceEvents": [')
     early = b'{"ph": "M", "name": "process_name", "pid": 1, "ts": %d},' % (1 << 62)

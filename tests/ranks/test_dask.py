@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.support.made_source import Death, Nap, made_sources
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from tests.support.ranks_in_processes import DAMAGES, FITS, Command, ranks_read, sized
 from tests.support.remote_places import web_server
 from timeline.errors import UsageError
@@ -87,11 +87,11 @@ def test_a_cluster_fetches_what_its_ranks_need(
 
 
 def test_a_cluster_tells_ranks_that_cannot_be_read(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, executor: str
+    command: Command, copied: Copier, executor: str
 ) -> None:
     """The error or the warning of a rank is the one that this process would give."""
     damage = DAMAGES["text cut off"]
-    profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
+    profile = copied(damage.layout, ranks=3)
     damage.strike(profile, 1)
     for more in ((), ("--keep-going",)):
         options = (profile.path, "--kind", "detail", *more)

@@ -118,10 +118,7 @@ def output_of(process: subprocess.Popen[str]) -> tuple[str, str]:
     ids=["starting, to all", "reading, to the parent"],
 )
 def test_an_interrupt_leaves_nothing(
-    large: Path,
-    tmp_path: Path,
-    moment: Callable[[int], bool],
-    send: Callable[[int, int], None],
+    large: Path, tmp_path: Path, moment: Callable[[int], bool], send: Callable[[int, int], None]
 ) -> None:
     """Exit code 130 and one line at once; no file, not even a temporary one, and no process."""
     with export_of(large, tmp_path) as process:

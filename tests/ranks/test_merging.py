@@ -1,19 +1,30 @@
-"""Proves that slices merged while ranks are read lose nothing, whoever reads them."""
+"""Proves that any number of processes writes the same files and loses nothing."""
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
+from tests.support.limited_exports import Loaded
 from tests.support.made_source import WALL, MadeSource
-from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import EPOCH_NS
 from tests.support.random_records import Sizes
-from tests.support.ranks_in_processes import contents, little_is_held, made_pool
-from tests.support.row_totals import counter_totals, row_totals
+from tests.support.ranks_in_processes import (
+    FITS,
+    Command,
+    contents,
+    exact_bytes,
+    little_is_held,
+    made_pool,
+    sized,
+)
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.encoders.formats import format_of
 from timeline.fitting.fit import fit
@@ -27,6 +38,9 @@ from timeline.records.clock import Clock
 from timeline.selection import DETAIL_LAYERS, Kind, Selection
 from timeline.tracks.partition import PARTITION
 from timeline.tracks.rank_tracks import DrawnRank
+
+# -- merged slices ---------------------------------------------------------------------------------
+
 
 pytestmark = pytest.mark.sweep
 
@@ -132,11 +146,7 @@ def unmerged(many: Many, tmp_path_factory: pytest.TempPathFactory) -> JoinedRank
 
 @pytest.mark.parametrize("by_layer", [False, True], ids=["by rank", "by layer"])
 def test_merging_in_stages_loses_nothing(
-    many: Many,
-    merged: JoinedRanks,
-    unmerged: JoinedRanks,
-    tmp_path: Path,
-    by_layer: bool,
+    many: Many, merged: JoinedRanks, unmerged: JoinedRanks, tmp_path: Path, by_layer: bool
 ) -> None:
     """Count, busy time and ends of every row are those of all records; so are ranges of counters.
 
@@ -148,26 +158,23 @@ def test_merging_in_stages_loses_nothing(
     written = fitted(merged, many.limit_bytes, small, by_layer=by_layer)
     assert small.stat().st_size <= many.limit_bytes < exact.stat().st_size
     assert list(contents(tmp_path)) == ["exact.pftrace", "small.pftrace"]
-    whole, found = (TraceProcessor.load(path.read_bytes()) for path in (exact, small))
-    assert found.import_errors() == whole.import_errors() == []
+    whole, found = Loaded.of(exact), Loaded.of(small)
+    assert found.totals.errors == whole.totals.errors == ()
     totals, wanted = (
         {
             row: replace(total, drawn=0, merged=0, **({"count": 0} if is_partition(row) else {}))
-            for row, total in row_totals(processor, is_json=False).items()
+            for row, total in one.totals.rows.items()
         }
-        for processor in (found, whole)
+        for one in (found, whole)
     )
     assert totals == wanted
     ranges, wanted_ranges = (
-        {
-            row: (total.least, total.greatest)
-            for row, total in counter_totals(processor, is_json=False).items()
-        }
-        for processor in (found, whole)
+        {row: (total.least, total.greatest) for row, total in one.totals.counters.items()}
+        for one in (found, whole)
     )
     assert ranges == wanted_ranges
     lost = sum(omission.rows for omission in written.kept.omissions if "merged" in omission.reason)
-    assert arrow_count(found) + lost == arrow_count(whole) > 0
+    assert found.totals.flows + lost == whole.totals.flows > 0
 
 
 def is_partition(row: tuple[str, ...]) -> bool:
@@ -175,6 +182,54 @@ def is_partition(row: tuple[str, ...]) -> bool:
     return row[0] == PARTITION or len(row) == 1
 
 
-def arrow_count(processor: TraceProcessor) -> int:
-    ((count,),) = processor.rows("SELECT count(*) FROM flow")
-    return int(count)
+# -- files -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", FITS)
+@pytest.mark.parametrize("layout", ["torch-db", "mindspore-2.1"])
+def test_the_number_of_processes_changes_nothing(
+    command: Command, shelf: ProfileShelf, layout: str, way: str
+) -> None:
+    """One, two and three processes write the same bytes and say the same."""
+    path = shelf.get(layout, ranks=3).path
+    options = ["--kind", "detail", *sized(command, path, FITS[way]), "--json"]
+    numbers = (1, 2, 3) if way == "coarsened" else (1, 3) if way == "all" else (1, 2)
+    alone, *together = (command(path, *options, "-j", processes) for processes in numbers)
+    assert alone.code == 0
+    report = json.loads(alone.out)
+    assert any(row["merged"] for row in report["resolution"]) == (way == "coarsened")
+    assert any(row["loss"] for row in report["omitted"]) == (way == "leading steps")
+    assert (len(alone.files) > 1) == (way == "parts")
+    for outcome in together:
+        assert outcome == alone
+
+
+def test_ranks_merged_while_others_are_read(command: Command, shelf: ProfileShelf) -> None:
+    """Where ranks exceed the limit by far, the number of processes changes nothing either."""
+    path = shelf.get("torch-db", ranks=3, steps=12).path
+    options = ["--kind", "detail", "--layers", "hardware", "--no-causes"]
+    options += ["--limit", str(exact_bytes(command, path, *options) * 2 // 5), "--json"]
+    with little_is_held():
+        alone, together = (command(path, *options, "-j", processes) for processes in (1, 3))
+    assert alone.code == 0
+    assert alone == together
+
+
+SCRIPT = """\
+import timeline
+
+timeline.export({path!r}, "timeline.pftrace", jobs=2)
+"""
+
+
+def test_a_script_of_two_lines_can_export(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """It needs no `if __name__ == "__main__"`: processes run nothing of the caller's."""
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(path=str(shelf.get("torch-db", ranks=3).path)))
+    here = tmp_path / "here"
+    here.mkdir()
+    ran = subprocess.run(
+        [sys.executable, script], cwd=here, capture_output=True, text=True, timeout=60
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert list(contents(here)) == ["timeline.pftrace"]

@@ -1,13 +1,16 @@
-"""Proves that large columns come from another process as they were, and that nothing stays open."""
+"""Proves that columns come from another process and from memory as they were."""
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
 import tempfile
 import time
+import tracemalloc
 from concurrent.futures.process import BrokenProcessPool
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,16 +21,36 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
+from tests.support.grown_records import Shape, grown_records
+from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.questions import Questions
+from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.selected_rank import DrawOptions
+from timeline.analysis.steps import with_steps
 from timeline.columns.constant import constant, is_constant
 from timeline.columns.spill import drop_pages
 from timeline.errors import OutputError
+from timeline.layers import Layer
+from timeline.options import StepOperators
+from timeline.profile import open_profile
 from timeline.ranks import shared_columns
 from timeline.ranks.executors import Processes
-from timeline.ranks.shared_columns import (
-    SharedResult,
-    close_shared_file,
-    open_shared_file,
+from timeline.ranks.rank_work import (
+    RankRequest,
+    draw_rank_from_records,
+    draw_rank_from_source,
+    read_rank,
 )
+from timeline.ranks.shared_columns import SharedResult, close_shared_file, open_shared_file, pack
+from timeline.records.tables import AI_CORE_FREQUENCY
+from timeline.selection import SUMMARY_LAYERS, Align, Selection
+from timeline.sources.source import ReadRequest
+from timeline.tables.work import COMPUTING_CAUSES
+from timeline.tracks.rank_tracks import DrawnRank
+from timeline.verdict.figures import Figures
+
+# -- columns of other processes --------------------------------------------------------------------
+
 
 OPEN_FILES = Path("/proc/self/fd")
 linux = pytest.mark.skipif(not OPEN_FILES.is_dir(), reason="files are found through /proc")
@@ -87,9 +110,9 @@ def test_what_is_unpacked_is_what_was_packed(
     drop_pages()
     assert others == more
     assert [one.dtype for one in found] == [column.dtype for column in columns]
-    for one, packed in zip(found, columns, strict=True):
-        np.testing.assert_array_equal(one, packed)
-        assert is_constant(one) >= (is_constant(packed) and len(packed) > 0)
+    for one, column in zip(found, columns, strict=True):
+        np.testing.assert_array_equal(one, column)
+        assert is_constant(one) >= (is_constant(column) and len(column) > 0)
 
 
 @linux
@@ -147,3 +170,100 @@ def test_where_there_is_no_file_everything_goes_through_the_pipe(
     found = pickle.loads(pickle.dumps(SharedResult(columns, path)))
     for name, column in columns.items():
         np.testing.assert_array_equal(found[name], column)
+
+
+# -- packed ranks ----------------------------------------------------------------------------------
+
+
+RANKS = 40
+MOST_BYTES = 24 << 10
+"""Of a rank with 20 tasks and two steps; as it was drawn it takes twice as much."""
+
+
+def drawn(rank: int) -> DrawnRank:
+    records = with_steps(grown_records(rank, Shape(tasks=20)), StepOperators())
+    layers = frozenset({Layer.OVERLAP, *SUMMARY_LAYERS})
+    request = RankRequest(
+        Selection(layers=layers), options=DrawOptions(layers), questions=Questions(causes=True)
+    )
+    return draw_rank_from_records(records, request)
+
+
+def test_each_small_rank_that_is_kept_takes_little_memory() -> None:
+    pack(drawn(0))  # what is imported late, and what all share
+    tracemalloc.start()
+    kept = [pack(drawn(rank)) for rank in range(1, RANKS + 1)]
+    gc.collect()
+    held_bytes, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert held_bytes < MOST_BYTES * len(kept)
+
+
+def test_short_columns_are_the_same_numbers_to_the_bit() -> None:
+    for column in (np.array([0.0, -0.0, np.nan]), np.array([], np.int32), np.arange(9)[::2]):
+        found = pack((column, "x"))[0]
+        assert found.dtype == column.dtype
+        assert found.tobytes() == column.tobytes()
+        assert pack((column, "y"))[0] is found
+        assert not found.flags.writeable
+
+
+# -- frequencies -----------------------------------------------------------------------------------
+
+
+SAMPLED = ("torch-text", "torch-db", "mindstudio", "msprof-sqlite")
+CAUSES = RankRequest(Selection(), draw=False, questions=Questions(causes=True))
+
+
+@pytest.mark.parametrize("layout", SAMPLED)
+def test_only_the_frequency_is_read_where_no_counter_is_drawn(
+    shelf: ProfileShelf, layout: str
+) -> None:
+    """Whatever else was sampled stays unread, and without causes the frequency too."""
+    with open_profile(shelf.get(layout).path) as profile:
+        source = profile.sources[0]
+        asked = ReadRequest(CAUSES.read_layers, every_arg=False, frequency=True)
+        records = source.read(asked)
+        assert [records.strings[code] for code in records.series.group] == [AI_CORE_FREQUENCY]
+        assert (records.samples.value == 1800).all() and len(records.samples) == 2
+        assert not len(source.read(replace(asked, frequency=False)).samples)
+        assert draw_rank_from_source(source, CAUSES).facts.work.frequency_mhz == 1800
+
+
+def test_a_layout_without_counters_says_that_nothing_is_recorded(shelf: ProfileShelf) -> None:
+    """Traces of GPUs have no frequency."""
+    with open_profile(shelf.get("kineto").path) as profile:
+        work = draw_rank_from_source(profile.sources[0], CAUSES).facts.work
+    assert work.frequency_mhz is None and work.digest and work.steps
+
+
+def _facts(shelf: ProfileShelf, *, slower: float, megahertz: float | None) -> RankFacts:
+    """A rank of another number whose tasks take longer, at some frequency."""
+    with open_profile(shelf.get("torch-db").path) as profile:
+        request = ReadRequest(CAUSES.read_layers, every_arg=False, frequency=True)
+        records = read_rank(profile.sources[0], request, StepOperators(), Align.RECORDED)
+    tasks, samples = records.tasks, records.samples
+    lengths_ns = ((tasks.end_ns - tasks.start_ns) * slower).astype(np.int64)
+    records = replace(
+        records,
+        rank=3 if slower != 1 else records.rank,
+        tasks=replace(tasks, end_ns=tasks.start_ns + lengths_ns),
+        samples=samples.take(np.zeros(len(samples), np.bool_))
+        if megahertz is None
+        else replace(samples, value=np.full(len(samples), float(megahertz))),
+    )
+    return draw_rank_from_records(records, CAUSES).facts
+
+
+def test_a_slower_rank_is_told_by_its_frequency_or_its_operators(shelf: ProfileShelf) -> None:
+    """The same operators 12% longer at 1.5 GHz, at the same frequency, and at an unknown one."""
+    usual = _facts(shelf, slower=1, megahertz=1800)
+    for megahertz, cause in ((1500, "frequency"), (1800, "operators"), (None, "operators")):
+        slower = _facts(shelf, slower=1.12, megahertz=megahertz)
+        table = COMPUTING_CAUSES.of_run(Figures(facts=[usual, slower]))
+        assert table["cause"].tolist() == [None, cause]
+        row = table.to_dicts()[1]
+        assert (row["rank"], row["peers"], row["same_work"]) == (3, 1, 1)
+        assert row["frequency_mhz"] == megahertz
+        # Tasks of two streams overlap, so computing is longer by less than each task.
+        assert 1 < row["computing_ns"] / row["peer_ns"] <= 1.12

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tests.support.drawn_slices import DrawnSlice, drawn_slices
 from tests.support.perfetto_sql import Row, TraceProcessor
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from tests.support.ranks_in_processes import DAMAGES, Command, Damage, Outcome
 from timeline.ranks.read_ranks import merge_across_ranks
 
@@ -25,10 +25,10 @@ def damage(request: pytest.FixtureRequest) -> Damage:
 
 
 def test_a_rank_that_cannot_be_read_fails_the_export(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, damage: Damage, processes: int
+    command: Command, copied: Copier, damage: Damage, processes: int
 ) -> None:
     """The message names the file, and nothing is written."""
-    profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
+    profile = copied(damage.layout, ranks=3)
     path = damage.strike(profile, 1)
     outcome = command(profile.path, "--kind", "detail", "-j", processes)
     assert (outcome.code, outcome.out, outcome.files) == (1, "", {})
@@ -69,11 +69,11 @@ def shown(outcome: Outcome) -> tuple[list[DrawnSlice], list[Row], list[Row]]:
 
 @pytest.mark.parametrize("more", [(), ("--steps", "1"), ("--window", "0:50%")], ids=str)
 def test_keep_going_without_any_rank_is_an_error(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, processes: int, more: Sequence[str]
+    command: Command, copied: Copier, processes: int, more: Sequence[str]
 ) -> None:
     """Not one that blames the selection: it tells what is wrong with a rank."""
     damage = DAMAGES["one of many files cut off"]
-    profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
+    profile = copied(damage.layout, ranks=3)
     paths = [damage.strike(profile, rank) for rank in range(3)]
     outcome = command(profile.path, "--kind", "detail", "-j", processes, "--keep-going", *more)
     assert (outcome.code, outcome.out, outcome.files) == (1, "", {})
@@ -82,11 +82,11 @@ def test_keep_going_without_any_rank_is_an_error(
 
 @pytest.mark.parametrize("more", [(), ("--ranks", "1")], ids=str)
 def test_a_listing_without_any_rank_advises_what_it_can_do(
-    command: Command, shelf: ProfileShelf, tmp_path: Path, more: Sequence[str]
+    command: Command, copied: Copier, more: Sequence[str]
 ) -> None:
     """Nobody gave it --keep-going; of several ranks it tells how to see why each fails."""
     damage = DAMAGES["one of many files cut off"]
-    profile = shelf.copy(damage.layout, tmp_path / "run", ranks=3)
+    profile = copied(damage.layout, ranks=3)
     paths = [damage.strike(profile, rank) for rank in range(3)]
     outcome = command(profile.path, "--list", *more)
     assert (outcome.code, outcome.out, outcome.files) == (1, "", {})

@@ -593,12 +593,6 @@ def test_text_has_contrast(scheme: str) -> None:
 # -- on the command line ---------------------------------------------------------------------------
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
 def run(*words: str | Path) -> int:
     return main([str(word) for word in words])
 

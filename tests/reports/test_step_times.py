@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from simulator.overlap import expected_overlap
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from tests.support.profile_shelf import ProfileShelf, change_events
 from timeline.cli.main import main
 
@@ -32,8 +32,6 @@ EDGES = Decimal("0.025")
 QUARTER = Decimal("0.25")
 """torch_npu adds moments of 10^15 us as floats, which are multiples of a quarter."""
 
-real = pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
-
 
 def rows_of(
     path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], *more: str
@@ -46,7 +44,7 @@ def rows_of(
     return list(csv.DictReader(io.StringIO(said.out)))
 
 
-@real
+@needs_captures
 @pytest.mark.parametrize("rank", [0, 1])
 def test_equals_the_text_export(
     rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -63,7 +61,7 @@ def test_equals_the_text_export(
         assert abs(Decimal(found[name]) - Decimal(wanted[name])) <= within, name
 
 
-@real
+@needs_captures
 @pytest.mark.parametrize("rank", [0, 1])
 def test_equals_the_database(rank: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a database, to the nanosecond."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import shutil
 import sqlite3
+from collections import Counter as Multiset
+from collections.abc import Iterable
 from contextlib import closing
 from pathlib import Path
 
@@ -47,6 +49,14 @@ def read(source: Source) -> Records:
 
 def overlap_ns(records: Records) -> dict[str, int]:
     return measure_overlap(records.tasks, records.ops).totals_ns()
+
+
+def same(found: Iterable[object], wanted: Iterable[object]) -> None:
+    """Both hold the same things equally often, and something at all."""
+    have, want = Multiset(found), Multiset(wanted)
+    assert want
+    assert list((have - want).items())[:5] == list((want - have).items())[:5]
+    assert have == want
 
 
 def only(directory: Path, pattern: str) -> Path:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.row_totals import Row, is_text, layer_of, rows_of
+from tests.support.row_totals import Row, TraceTotals, is_text, layer_of, rows_of, trace_totals
 from tests.support.trace_packets import attributes_of
 from timeline.encoders.drafts import Draft, write_draft
 from timeline.encoders.formats import FORMATS
@@ -46,6 +46,11 @@ class Loaded:
     @property
     def is_json(self) -> bool:
         return ".json" in self.path.suffixes
+
+    @cached_property
+    def totals(self) -> TraceTotals:
+        """What is counted of its rows."""
+        return trace_totals(self.processor, is_json=self.is_json)
 
     @property
     def content(self) -> bytes:

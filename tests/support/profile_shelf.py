@@ -88,6 +88,10 @@ class Profile:
     """Not shown: Hypothesis warns of so long a text, which would hide what failed."""
 
 
+Copier = Callable[..., Profile]
+"""Copies the profile of a layout, which a test may change: see `ProfileShelf.copy`."""
+
+
 class ProfileShelf:
     """Profiles of tiny runs, each written once per session; nobody may change them."""
 

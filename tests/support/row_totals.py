@@ -213,13 +213,3 @@ def trace_totals(processor: TraceProcessor, *, is_json: bool) -> TraceTotals:
         tuple(by_category),
         counters,
     )
-
-
-def row_totals(processor: TraceProcessor, *, is_json: bool) -> dict[Row, RowTotals]:
-    """What each row with slices holds: `TraceTotals.rows`."""
-    return trace_totals(processor, is_json=is_json).rows
-
-
-def counter_totals(processor: TraceProcessor, *, is_json: bool) -> Mapping[Row, CounterTotals]:
-    """The samples of each counter."""
-    return trace_totals(processor, is_json=is_json).counters

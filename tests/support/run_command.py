@@ -69,6 +69,13 @@ class Command:
         return sorted(path.name for path in self.directory.iterdir())
 
 
+def exported(path: Path, target: Path, *more: str) -> bytes:
+    """The timeline that the command makes of a path."""
+    arguments = [str(path), "--kind", "detail", "-q", "--force", "-o", str(target), *more]
+    assert main(arguments) == 0
+    return target.read_bytes()
+
+
 def hardware_tasks(rank: RankRun) -> int:
     return len(rank.switches) + sum(len(one.tasks) for one in rank.iterations)
 

@@ -22,7 +22,7 @@ from simulator.writers.mindspore.tables.memory_graphs import (
 from tests.support.html_page import read
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.places import DATA
-from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.profile_shelf import Copier, Profile
 from timeline.cli.main import main
 
 SAMPLES = (
@@ -32,9 +32,9 @@ SAMPLES = (
 
 
 @pytest.fixture
-def planned(shelf: ProfileShelf, tmp_path: Path) -> Profile:
+def planned(copied: Copier) -> Profile:
     """A profile with tasks of two graphs, and what those are to hold beside it."""
-    made = shelf.copy("mindspore-2.1", tmp_path / "run", graphs=(1, 2), ops_per_step=12)
+    made = copied("mindspore-2.1", graphs=(1, 2), ops_per_step=12)
     for rank in made.run.ranks:
         write_memory_graphs(made.run, rank, made.path)
     (made.path / "step_trace_point_info.json").write_text(json.dumps(_points(made.run.ranks[0])))
@@ -42,9 +42,9 @@ def planned(shelf: ProfileShelf, tmp_path: Path) -> Profile:
 
 
 @pytest.fixture(params=["torch-text", "torch-db"])
-def recorded(request: pytest.FixtureRequest, shelf: ProfileShelf, tmp_path: Path) -> Profile:
+def recorded(request: pytest.FixtureRequest, copied: Copier) -> Profile:
     """A profile whose allocations were recorded."""
-    made = shelf.copy(request.param, tmp_path / "run")
+    made = copied(request.param)
     for rank, capture in zip(made.run.ranks, made.captures, strict=True):
         write_memory_tables(made.run, rank, capture / "ASCEND_PROFILER_OUTPUT")
     return made

@@ -1,13 +1,17 @@
-"""Proves that lanes lose nothing, never hold slices that collide, and are as few as can be."""
+"""Proves how rows are laid out: lanes, rows of ranks, rows above counters, and colours."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
+from pathlib import Path
 
 import numpy as np
+import pytest
 from hypothesis import given
 
+from tests.support.perfetto_sql import TraceProcessor
+from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import (
     Interval,
     columns_of,
@@ -16,8 +20,23 @@ from tests.support.random_intervals import (
     is_laminar,
     laminar_intervals,
 )
+from tests.support.ui_colours import GREEN, RED, hue, lightness
+from timeline.analysis.idle.idle_sums import CAUSES
 from timeline.columns.columns import Int64
+from timeline.commands.export import export
+from timeline.layers import SLICES, SliceKind
+from timeline.selection import Kind
+from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side, with_ranks
+from timeline.tracks.colours import Colour, colours_of
+from timeline.tracks.detail import MANY, counter_families, natural_order
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
+from timeline.tracks.model import Slices, Track
+from timeline.tracks.painter import Painter
+from timeline.tracks.partition import COMPUTING, COPIES, EXPOSED, IDLE, TRANSFER
+from timeline.tracks.rank_tracks import RankTracks
+from timeline.tracks.root_rows import MOST_UNFOLDED, SLOWS_OTHERS, rank_folders, rank_rows
+
+# -- lanes -----------------------------------------------------------------------------------------
 
 
 def lanes_of(
@@ -110,3 +129,223 @@ def test_calls_all_of_which_cross_take_a_lane_each() -> None:
     assert (lane == number).all()
     rows = rows_by_lane(number, lane)
     assert [len(one) for one in rows] == [1] * len(number)
+
+
+# -- rows of ranks ---------------------------------------------------------------------------------
+
+
+def named(base_ns: int, new_ns: int, new_step: int = 7) -> str:
+    """What the slice of a step says."""
+    one = [np.array([value], np.int64) for value in (7, new_step, 1000, base_ns, new_ns)]
+    none = RunOfRanks((), ())
+    root, *_ = side_by_side(none, none, StepDifferences(*one), {}, by_layer=False)
+    assert isinstance(root.content, Slices)
+    (name,) = [root.content.strings[code] for code in root.content.name.tolist()]
+    return name
+
+
+@pytest.mark.parametrize("delta_ns", [1_000, 317_123, 12_345_678, 3_000_000_000])
+def test_slower_is_red_and_faster_is_green(delta_ns: int) -> None:
+    """Whatever the time; of steps of other numbers slower is at least never green."""
+    base_ns = 4_000_000_000
+    assert hue(named(base_ns, base_ns + delta_ns)) in RED
+    assert hue(named(base_ns, base_ns - delta_ns)) in GREEN
+    assert hue(named(base_ns, base_ns + delta_ns, 8)) not in GREEN
+    assert hue(named(base_ns, base_ns - delta_ns, 8)) not in RED
+
+
+def test_it_says_how_much_longer_a_step_takes() -> None:
+    assert named(4_000_000, 4_500_000) == "Step 7 slower by 0.500 ms (+12.5%)"
+    assert named(4_000_000, 3_000_000, 8) == "Step 7 and 8 faster by 1.000 ms (-25.0%)"
+    assert named(4_000_000, 4_000_000) == "Step 7 as before"
+
+
+def drawn(rank: int) -> RankTracks:
+    """A rank with one row below a layer."""
+    painter = Painter(rank=rank)
+    layer = painter.add_group("Layer", None, 1, "")
+    painter.add_group("Row", layer, 0, "")
+    return RankTracks(rank, tuple(painter.tracks), 0)
+
+
+def ways(tracks: tuple[Track, ...]) -> set[tuple[str, ...]]:
+    """The names on the way to each row."""
+    by_id = {track.id: track for track in tracks}
+    assert [track.id for track in tracks] == [*range(len(tracks))]
+
+    def way(track: Track) -> tuple[str, ...]:
+        above = () if track.parent is None else way(by_id[track.parent])
+        return (*above, track.name)
+
+    return {way(track) for track in tracks}
+
+
+@pytest.mark.parametrize("count", [1, 64, MOST_UNFOLDED])
+def test_ranks_stand_beside_each_other_where_they_are_not_many(count: int) -> None:
+    assert rank_folders(rank_rows({"": range(count)}, {})) == {}
+
+
+def test_of_many_ranks_those_of_which_something_is_said_are_not_folded() -> None:
+    ranks = [drawn(rank) for rank in range(250)]
+    remarks = {("", 7): SLOWS_OTHERS}
+    made = ways(
+        with_ranks((), {"": ranks}, remarks, by_layer=False, folds_ranks=True, telling=(7, 130))
+    )
+    roots = {way[0] for way in made}
+    assert roots == {
+        " Rank 007: slows the others",
+        "Rank 130",
+        "Ranks 000-099",
+        "Ranks 100-199",
+        "Ranks 200-299",
+    }
+    assert ("Ranks 100-199", "Rank 142", "Layer", "Row") in made
+    assert ("Rank 130", "Layer", "Row") in made
+    assert len({way for way in made if way[-1] == "Row"}) == 250
+
+
+def test_folded_ranks_are_in_order() -> None:
+    shuffled = np.random.default_rng(3).permutation(300).tolist()
+    tracks = with_ranks(
+        (), {"": [drawn(rank) for rank in shuffled]}, {}, by_layer=False, folds_ranks=True
+    )
+    folder = next(track for track in tracks if track.name == "Ranks 100-199")
+    inside = sorted(
+        (track for track in tracks if track.parent == folder.id), key=lambda one: one.order
+    )
+    assert [track.rank for track in inside] == [*range(100, 200)]
+
+
+def test_formats_without_folders_have_all_ranks_beside_each_other() -> None:
+    made = ways(with_ranks((), {"": [drawn(rank) for rank in range(200)]}, {}, by_layer=False))
+    assert {way[0] for way in made} == {f"Rank {rank:03}" for rank in range(200)}
+
+
+def test_both_runs_of_a_comparison_are_folded_together() -> None:
+    runs = {run: [drawn(rank) for rank in range(100)] for run in ("base", "new")}
+    made = ways(with_ranks((), runs, {}, by_layer=False, folds_ranks=True))
+    assert {way[:2] for way in made if len(way) == 2} == {
+        ("Ranks 00-99", f"Rank {rank:02} {run}") for rank in range(100) for run in runs
+    }
+
+
+# -- counters --------------------------------------------------------------------------------------
+
+
+def test_few_counters_have_no_row_above_them() -> None:
+    named = {number: f"HBM {number}" for number in range(MANY - 1)}
+    assert counter_families(named) == [("", [number]) for number in range(MANY - 1)]
+
+
+def test_many_that_count_the_same_are_below_one_row_in_order_of_their_numbers() -> None:
+    units = [10, 2, *range(20, 40)]
+    named = dict(enumerate(f"Read Level, acc {unit}" for unit in units))
+    named |= {100 + at: f"HBM {at}/Write" for at in range(3)}
+    named[200] = "Frequency"
+    found = counter_families(named)
+    assert [(family, len(rows)) for family, rows in found] == [
+        ("", 1),
+        ("HBM/Write", 3),
+        ("Read Level, acc", len(units)),
+    ]
+    assert [named[row] for row in found[2][1][:3]] == [
+        "Read Level, acc 2",
+        "Read Level, acc 10",
+        "Read Level, acc 20",
+    ]
+
+
+def test_no_counter_is_lost() -> None:
+    named = {number: f"{'ab'[number % 2]} {number}" for number in range(3 * MANY)}
+    assert sorted(row for _, rows in counter_families(named) for row in rows) == sorted(named)
+
+
+def test_names_sort_by_numbers_of_any_length() -> None:
+    """Numbers may have more digits than Python reads, and other signs that count as digits."""
+    long = "9" * 5_000
+    names = [f"Read {long}", "Read 10", "Read 2", "Read \u00b2", "Read 010", "Read 0"]
+    assert sorted(names, key=natural_order) == [
+        "Read 0",
+        "Read 2",
+        "Read 10",
+        "Read 010",
+        f"Read {long}",
+        "Read \u00b2",
+    ]
+
+
+# -- colours ---------------------------------------------------------------------------------------
+
+
+NAMED = {
+    COMPUTING: Colour.COMPUTING,
+    "37 pieces: Computing": Colour.COMPUTING,
+    EXPOSED: Colour.EXPOSED,
+    TRANSFER: Colour.TRANSFER,
+    "Waiting for rank 5": Colour.WAITING,
+    "Waiting for rank 5 (not profiled)": Colour.WAITING,
+    "Waiting for another rank": Colour.WAITING,
+    COPIES: Colour.COPIES,
+    IDLE: Colour.IDLE,
+    "4 pieces: Idle: between tasks": Colour.IDLE,
+    **{f"{IDLE}: {cause.words}": Colour.IDLE for cause in CAUSES},
+}
+ON_THE_PATH = {
+    "rank 5: computing, MatMul": Colour.COMPUTING,
+    "rank 0: transfer, hcom_allReduce__586_0_1": Colour.TRANSFER,
+    "rank 5: copy, MEMCPY_ASYNC": Colour.COPIES,
+    "rank 5: host, 1.12 ms in enumerate(DataLoader)": Colour.IDLE,
+    "rank 5: between tasks": Colour.IDLE,
+    "rank 6, not profiled": Colour.WAITING,
+    "rank 6, not selected": Colour.WAITING,
+    "a rank that is not known": Colour.WAITING,
+    "computing 2.29 ms, host 1.05 ms": Colour.COMPUTING,
+    "not profiled 1.2 ms": Colour.WAITING,
+}
+
+
+def test_computing_is_green_waiting_red_and_nothing_that_is_lost_is_green() -> None:
+    assert hue(Colour.COMPUTING.value) in GREEN
+    assert hue(Colour.WAITING.value) in RED
+    lost = set(Colour) - {Colour.COMPUTING}
+    assert all(hue(colour.value) not in GREEN for colour in lost)
+
+
+def test_uses_of_time_are_told_apart() -> None:
+    """By 30 degrees, but for the two that say the same of communication."""
+    apart = set(Colour) - {Colour.EXPOSED}
+    for one, other in combinations(sorted(apart, key=lambda colour: colour.value), 2):
+        distance = abs(hue(one.value) - hue(other.value))
+        assert min(distance, 360 - distance) >= 30, (one, other)
+    assert all(40 <= lightness(colour.value) < 80 for colour in Colour)
+
+
+@pytest.mark.parametrize(("name", "colour"), NAMED.items())
+def test_pieces_of_time_have_the_colour_of_their_use(name: str, colour: Colour) -> None:
+    for kind in (SliceKind.PARTITION, SliceKind.OVERLAP):
+        assert colours_of(kind, SLICES[kind].category, [name]) == [colour]
+
+
+@pytest.mark.parametrize(("name", "colour"), ON_THE_PATH.items())
+def test_the_critical_path_has_the_same_colours(name: str, colour: Colour) -> None:
+    kind = SliceKind.CRITICAL_PATH
+    assert colours_of(kind, SLICES[kind].category, [name]) == [colour]
+
+
+def test_tasks_have_the_colour_of_their_name() -> None:
+    assert colours_of(SliceKind.TASK, SLICES[SliceKind.TASK].category, ["Computing"]) == [None]
+
+
+def test_the_file_tells_the_viewer(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """The UI reads the arg correlation_id; nothing that has it is without a colour of its own."""
+    target = tmp_path / "summary.pftrace"
+    export(shelf.get("torch-db").path, target, kind=Kind.SUMMARY)
+    found: dict[str, str] = dict(
+        TraceProcessor.load(target.read_bytes()).rows(
+            "SELECT DISTINCT name, extract_arg(arg_set_id, 'correlation_id') FROM slice"
+            " WHERE category = 'partition'"
+        )
+    )
+    assert found[COMPUTING] == Colour.COMPUTING.value
+    assert found[TRANSFER] == Colour.TRANSFER.value
+    assert set(found.values()) <= {colour.value for colour in Colour}

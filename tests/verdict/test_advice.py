@@ -151,9 +151,7 @@ def test_of_several_far_stages_the_fullest_alone_is_told() -> None:
 
 
 @given(st.lists(st.tuples(times_ns, times_ns, times_ns), min_size=1, max_size=8))
-def test_communication_is_told_by_its_share_of_all_ranks(
-    ranks: list[tuple[int, int, int]],
-) -> None:
+def test_communication_is_told_by_its_share_of_all_ranks(ranks: list[tuple[int, int, int]]) -> None:
     """Of a pipeline receives, and collectives stage by stage; else all communication."""
     rows = [
         {

@@ -1,20 +1,27 @@
-"""Proves that what is called slow is slow, by a plain look at all ranks and steps."""
+"""Proves that what is called slow is slow, that only that fails a gate, and what tables tell."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.overlap import expected_overlap
+from tests.support.made_figures import MILLISECOND_NS, made_report
 from tests.support.profile_shelf import ProfileShelf
+from timeline.cli.main import main
 from timeline.commands.export import export
+from timeline.comparison.comparison import LEAST_STEPS, Gate
 from timeline.tables.table import Table
 from timeline.tables.times import PARTS
 from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import mean_steps
+from timeline.verdict.unreplayed import find_uneven_stages
 from timeline.verdict.verdict import Verdict, slowest_rank_of_each_step
 
 Row = dict[str, Any]
@@ -220,3 +227,155 @@ def test_the_verdict_on_a_profile(shelf: ProfileShelf, tmp_path: Any) -> None:
             )
             assert row["total_ns"] == total_ns
             assert row["share"] == round(total_ns / whole_ns, 6)
+
+
+# -- sums of steps ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindspore-text"])
+def test_waiting_and_transfer_of_steps_add_up_to_those_of_ranks(
+    shelf: ProfileShelf, tmp_path: Path, layout: str
+) -> None:
+    """Over ordinary steps, to the nanosecond, and never more than is exposed."""
+    figures = export(shelf.get(layout, ranks=3).path, tmp_path / "a.pftrace").figures
+    steps, parts = figures.steps, figures.exposed_steps
+    assert len(parts) == len(steps)
+    ordinary = steps["ordinary"] == 1
+    waiting_ns, transfer_ns = (np.ma.filled(parts[name], 0) for name in parts.columns)
+    assert (waiting_ns + transfer_ns <= np.ma.filled(steps["not_overlapped_ns"], 0)).all()
+    for row in figures.exposed.to_dicts():
+        its = ordinary & (steps["rank"] == row["rank"])
+        assert waiting_ns[its].sum() == row["waiting_ns"]
+        assert transfer_ns[its].sum() == row["transfer_ns"]
+    assert figures.exposed["waiting_ns"].sum() > 0
+
+
+# -- gates -----------------------------------------------------------------------------------------
+
+
+STEADY = [100, 101, 102, 103, 104]
+NOISY = [80, 90, 100, 130, 160]
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "limit", "ratio", "separated", "failed"),
+    [
+        (STEADY, [time + 20 for time in STEADY], 0.05, 122 / 102, True, True),
+        (STEADY, [time + 20 for time in STEADY], 0.5, 122 / 102, True, False),
+        (STEADY, STEADY, 0.0, 1.0, False, False),
+        ([time + 20 for time in STEADY], STEADY, 0.05, 102 / 122, False, False),
+        # Longer by more than is allowed, but a quarter of the steps before were as long.
+        (NOISY, [110, 111, 112, 113, 114], 0.05, 1.12, False, False),
+        # A few steps do not tell a change from noise.
+        ([100, 100, 100, 100], [120] * 9, 0.05, 1.2, None, False),
+        ([100] * 9, [120, 120, 120, 120], 0.05, 1.2, None, False),
+        ([100], [900], 0.05, 9.0, None, False),
+        ([100], [104], 0.05, 1.04, None, False),
+        # Without steps the times from end to end do.
+        ([], [120], 0.05, 1.5, None, True),
+        ([], [], 0.6, 1.5, None, False),
+    ],
+)
+def test_the_median_and_the_quartiles_decide(
+    base: list[int],
+    new: list[int],
+    limit: float,
+    ratio: float,
+    separated: bool | None,
+    failed: bool,
+) -> None:
+    gate = Gate.of(limit, np.array(base, np.int64), np.array(new, np.int64), (1000, 1500))
+    assert gate.ratio == pytest.approx(ratio)
+    assert (gate.separated, gate.failed) == (separated, failed)
+    assert ("fails" in gate.sentence()) == failed
+    assert bool(gate.warning) == (separated is None)
+
+
+@pytest.mark.parametrize(("base", "new"), [([100] * 4, [120] * 9), ([100] * 9, [120] * 4)])
+def test_too_few_steps_pass_and_say_why(base: list[int], new: list[int]) -> None:
+    gate = Gate.of(0.05, np.array(base), np.array(new), (0, 0))
+    told = f"fewer than {LEAST_STEPS} steps do not tell a change from noise"
+    assert "passes" in gate.sentence()
+    assert told in gate.sentence()
+    assert f"does not fail on {len(base)} and {len(new)} steps" in gate.warning
+    assert gate.to_dict()["separated"] is None
+
+
+def test_nothing_is_judged_of_a_run_that_holds_nothing() -> None:
+    nothing = np.empty(0, np.int64)
+    gate = Gate.of(0.05, nothing, nothing, (0, 1500))
+    assert (gate.ratio, gate.failed) == (None, False)
+    assert gate.warning
+    assert gate.to_dict()["ratio"] is None
+
+
+TIMES = st.lists(st.integers(1, 10**9), min_size=LEAST_STEPS, max_size=30)
+
+
+@given(TIMES, TIMES, st.floats(0, 2))
+def test_it_never_fails_both_ways(some: list[int], others: list[int], limit: float) -> None:
+    """Nor for what is not longer, nor where quartiles overlap."""
+    base, new = np.array(some, np.int64), np.array(others, np.int64)
+    there, back = Gate.of(limit, base, new, (0, 0)), Gate.of(limit, new, base, (0, 0))
+    assert not (there.failed and back.failed)
+    if there.failed:
+        assert there.new_ns > there.base_ns
+        assert np.quantile(new, 0.25) > np.quantile(base, 0.75)
+
+
+# -- profiles without times ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("figures", "says"),
+    [
+        ({}, ": its operators compute 8.17 GFLOP, at 9.87 TFLOP/s."),
+        ({"FLOPs": "N/A"}, " between forward and backward, at 9.87 TFLOP/s."),
+        ({"FLOPS": None}, ": its operators compute 8.17 GFLOP."),
+        ({"FLOPs": None, "FLOPS": "N/A"}, " between forward and backward."),
+    ],
+)
+def test_any_of_the_operations_of_a_rank_may_be_absent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], figures: dict[str, object], says: str
+) -> None:
+    told = {"FLOPs": 8167.743, "FLOPS": 9868.936, "FLOPS_Utilization": 3.765} | figures
+    (tmp_path / "flops_summary_0.json").write_text(json.dumps(told))
+    assert main([str(tmp_path), "--verdict"]) == 0
+    out = capsys.readouterr().out
+    assert "Rank 0 uses 3.8% of the FLOP/s of its device" in out
+    assert says in out
+
+
+@pytest.mark.parametrize("ranks", [2, 8])
+@pytest.mark.parametrize("slowest", [0, 1])
+def test_an_uneven_stage_wins_what_it_computes_beyond_the_mean(ranks: int, slowest: int) -> None:
+    """With two stages that is half of what it computes longer than the other."""
+    made = made_report(ranks, 3).figures
+    first = np.arange(ranks) < ranks // 2
+    is_slow = first if slowest == 0 else ~first
+    steps = made.steps
+    of_slow = is_slow[np.asarray(steps["rank"])]
+    steps = Table(
+        {
+            **steps.columns,
+            "ordinary": np.ones(len(steps), np.int64),
+            "computing_ns": np.where(of_slow, 60, 20) * MILLISECOND_NS,
+            "period_ns": np.full(len(steps), 100 * MILLISECOND_NS),
+        }
+    )
+    stages = [np.flatnonzero(first).tolist(), np.flatnonzero(~first).tolist()]
+    parallel = Table(
+        {
+            "mode": np.array(["pipeline-parallel"], object),
+            "stages": np.array([2]),
+            "ranks": np.array([ranks]),
+            "stage_ranks": np.array([stages, None], object)[:1],
+        }
+    )
+    finding = find_uneven_stages(
+        Figures({"overlap": made.overlap, "steps": steps, "parallel": parallel})
+    )
+    assert finding is not None
+    assert finding.ranks == tuple(stages[slowest])
+    assert finding.gain_share == pytest.approx(0.2)
+    assert "60.00 ms per step, 40.00 ms were stages even: at most 20% to win" in finding.sentence

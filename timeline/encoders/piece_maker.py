@@ -21,7 +21,6 @@ from timeline.encoders.pieces import (
     TrackBatch,
     batch_tracks,
     in_file_order,
-    join_pieces,
 )
 from timeline.tracks.model import Timeline, Track
 
@@ -174,18 +173,6 @@ class PieceMaker:
             except (BrokenExecutor, MemoryError):
                 pass
         return self.make(batch, compression), batch.slices
-
-
-def encode_timeline(
-    form: Format,
-    timeline: Timeline,
-    compression: Compression = Compression.BEST,
-    workers: EncodingWorkers | None = None,
-) -> Iterator[bytes]:
-    """Yield the bytes of a file that holds a timeline, in pieces."""
-    with PieceMaker(form, timeline.tracks, timeline.first_ns, workers) as maker:
-        pieces = maker.make_file(timeline, timeline.tracks, compression=compression)
-        yield from join_pieces(maker.packing, pieces)
 
 
 def _make(

@@ -2,7 +2,7 @@
 
 The Perfetto UI derives the colour of a slice from a hash of its name, or of its correlation id if
 it has one. Uses of time therefore get correlation ids whose hashes give the intended colours;
-`tests/tracks/test_colours.py` computes them as the UI does.
+`tests/tracks/test_lanes.py` computes them as the UI does.
 """
 
 from __future__ import annotations

@@ -111,13 +111,6 @@ def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) ->
     return folders
 
 
-def named_rank(name: str) -> int | None:
-    """Return the rank in the name of a row, None if there is none."""
-    word, _, rest = name.strip().partition(" ")
-    number = rest.partition(" ")[0].rstrip(":")
-    return int(number) if word == "Rank" and number.isdecimal() else None
-
-
 def layer_row(place: int, name: str) -> str:
     """Return the name of the row of a layer of all ranks, numbered by its place."""
     return f"{place} {name}"

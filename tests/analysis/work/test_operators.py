@@ -1,4 +1,4 @@
-"""Proves that times of operators, also by step, and gaps before them are those of a plain walk."""
+"""Proves that sums of operators, tasks, copies and memory are those of a walk over all records."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.made_tables import table_of
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.memory import memory_peaks
 from timeline.analysis.steps import Membership
 from timeline.analysis.work.operator_names import operator_type
 from timeline.analysis.work.operators import (
@@ -26,17 +27,23 @@ from timeline.analysis.work.operators import (
     kernel_waits,
     operator_figures,
 )
+from timeline.analysis.work.task_sums import sum_tasks
 from timeline.columns.strings import StringPool
 from timeline.commands.export import export
+from timeline.layers import Layer
 from timeline.profile import open_profile
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import OperatorRuns, RunLevel
 from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.records.task_kinds import collective_kind
 from timeline.selection import Kind, Selection
+from timeline.sources.source import ReadRequest
 from timeline.tables.operators import OPERATORS
 from timeline.tables.table import Table
 from timeline.verdict.verdict import total_by_type
+
+# -- operators -------------------------------------------------------------------------------------
+
 
 NAMES = (
     "trans_TransData_0",
@@ -288,7 +295,7 @@ def test_tasks_without_a_name_have_the_type_of_what_ran_them(
         assert all(operator["type"] == operator["core"] for operator in operators)
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+@needs_captures
 @pytest.mark.parametrize("kind", Kind)
 @pytest.mark.parametrize(
     ("capture", "types"),
@@ -309,7 +316,7 @@ def test_types_of_real_captures_that_name_none(
     assert {operator["type"] for operator in report["verdict"]["operators"]} == types
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+@needs_captures
 def test_types_told_by_real_names() -> None:
     """The type of every operator of a real run follows from its name; vendors give both."""
     told = 0
@@ -496,3 +503,81 @@ def test_they_are_those_of_kernel_details(tmp_path: Path) -> None:
         assert abs(row["waited_ns"] - listed[kind]) <= row["count"], kind
     theirs = sum(row["waited_ns"] for row in totals if row["communication"])
     assert abs(theirs - sum(listed[kind] for kind in collectives)) <= 8
+
+
+# -- tasks, copies and memory ----------------------------------------------------------------------
+
+
+SIZES = {"B": 1, "KB": 1024, "MB": 1024**2}
+
+
+def read(path: Path) -> Records:
+    with open_profile(path) as profile:
+        return profile.sources[0].read(ReadRequest(frozenset(Layer)))
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db", "msprof-sqlite"])
+def test_every_hccl_task_is_in_one_sum(layout: str, shelf: ProfileShelf) -> None:
+    """With its length, and the kind of the op of its group around it, told or not."""
+    records = read(shelf.get(layout).path)
+    planes, ops, strings = records.planes, records.ops, records.strings
+    expected = Counter[tuple[str, str]]()
+    for group, name, start_ns, end_ns in zip(
+        *(column.tolist() for column in (planes.group, planes.name, planes.start_ns)),
+        planes.end_ns.tolist(),
+        strict=True,
+    ):
+        around = (ops.group == group) & (ops.start_ns <= start_ns) & (end_ns <= ops.end_ns)
+        (op,) = np.flatnonzero(around)
+        expected[collective_kind(strings[ops.name[op]]), strings[name]] += end_ns - start_ns
+    found = sum_tasks(records)
+    its = found.times.take(found.times.hccl)
+    assert int(its.count.sum()) == len(planes)
+    assert expected == {
+        (found.strings[kind], found.strings[task]): total_ns
+        for kind, task, total_ns in zip(
+            its.collective.tolist(), its.task.tolist(), its.total_ns.tolist(), strict=True
+        )
+    }
+
+
+def test_copies_are_those_outside_of_collectives(shelf: ProfileShelf) -> None:
+    """The twins of HCCL tasks, which copy too, are none."""
+    records = read(shelf.get("torch-db").path)
+    tasks, planes = records.tasks, records.planes
+    twins = set(zip(planes.start_ns.tolist(), planes.end_ns.tolist(), strict=True))
+    lengths = [
+        end_ns - start_ns
+        for start_ns, end_ns, copies in zip(
+            tasks.start_ns.tolist(), tasks.end_ns.tolist(), tasks.copy.tolist(), strict=True
+        )
+        if copies and (start_ns, end_ns) not in twins
+    ]
+    times = sum_tasks(records).times
+    copies = times.take(~times.hccl)
+    assert lengths
+    assert int(copies.count.sum()) == len(lengths)
+    assert int(copies.total_ns.sum()) == sum(lengths)
+
+
+@pytest.mark.parametrize("layout", ["torch-text", "torch-db"])
+def test_memory_is_what_is_sampled_in_sizes(layout: str, shelf: ProfileShelf) -> None:
+    """The largest sample in bytes; rates and frequencies are no memory."""
+    records = read(shelf.get(layout).path)
+    strings, series = records.strings, records.series
+    expected = {}
+    for row, unit in enumerate(strings[code] for code in series.unit.tolist()):
+        values = records.samples.value[records.samples.series == row]
+        if unit in SIZES and values.max() > 0:
+            name = strings[series.group[row]], strings[series.name[row]]
+            expected[name] = round(float(values.max()) * SIZES[unit])
+    found = memory_peaks(records)
+    table = found.table
+    assert expected
+    assert expected == {
+        (found.strings[group], found.strings[name]): peak
+        for group, name, peak in zip(
+            table.group.tolist(), table.name.tolist(), table.peak_bytes.tolist(), strict=True
+        )
+    }
+    assert memory_peaks(Records(0, strings)).table.peak_bytes.tolist() == []

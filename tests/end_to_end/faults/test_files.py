@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.damaged_profiles import MAIN_FILES, POSIX, RAW, VARIANTS, Export, Spot, as_nobody
-from tests.support.profile_shelf import WITHOUT_TASKS, WRITERS, ProfileShelf
+from tests.support.profile_shelf import WITHOUT_TASKS, WRITERS, Copier, ProfileShelf
 from timeline.cli.main import main
 
 pytestmark = pytest.mark.sweep
@@ -125,11 +125,9 @@ def test_directory_without_permission(
 
 
 @POSIX
-def test_directory_without_permission_is_passed_over(
-    export: Export, shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_directory_without_permission_is_passed_over(export: Export, copied: Copier) -> None:
     """With --keep-going the other rank is drawn, and the directory is named."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=2)
+    profile = copied("torch-text", ranks=2)
     hidden, target = profile.captures[0], str(export.directory / "out.pftrace")
     assert main([str(profile.path), "-o", target]) == 0
     before = hidden.stat().st_mode
@@ -212,13 +210,10 @@ def test_a_rank_without_anything(
 
 @pytest.mark.parametrize("more", [(), ("--json",)])
 def test_a_list_without_a_rank(
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    shelf: ProfileShelf,
-    more: tuple[str, ...],
+    capsys: pytest.CaptureFixture[str], copied: Copier, more: tuple[str, ...]
 ) -> None:
     """With --keep-going too, nothing to list is an error."""
-    profile = shelf.copy("torch-text", tmp_path / "profile", ranks=2, steps=1)
+    profile = copied("torch-text", ranks=2, steps=1)
     for capture in profile.captures:
         (capture / "ASCEND_PROFILER_OUTPUT" / "trace_view.json").write_bytes(b"")
     assert main([str(profile.path), "--list", "--keep-going", *more]) == 1

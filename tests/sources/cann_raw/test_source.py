@@ -15,14 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulator.model import RankRun, Run
-from simulator.writers.cann_raw import (
-    RawTask,
-    counter_of,
-    raw_tasks,
-    v6_tasks,
-)
+from simulator.writers.cann_raw import RawTask, counter_of, raw_tasks, v6_tasks
 from tests.support.examples import at_most
-from tests.support.profile_shelf import ProfileShelf, change_fields
+from tests.support.profile_shelf import Copier, ProfileShelf, change_fields
 from tests.support.raw_device import only_source, read
 from tests.support.read_profiles import lost_rows
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
@@ -275,9 +270,9 @@ def test_an_older_export_wins_and_that_is_said(shelf: ProfileShelf, tmp_path: Pa
     assert "msprof --export=on" in note
 
 
-def test_raw_beats_raw_that_cannot_be_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_raw_beats_raw_that_cannot_be_read(copied: Copier) -> None:
     """A later capture without slices does not hide one that has some."""
-    profile = shelf.copy("raw", tmp_path / "run", ranks=1)
+    profile = copied("raw", ranks=1)
     raw = profile.captures[0]
     later = raw.with_name(raw.name.replace("20250109120000123", NEWER))
     shutil.copytree(raw, later)
@@ -290,9 +285,9 @@ def without_rank(capture: Path) -> None:
         change_fields(path, {"rank_id": -1})
 
 
-def test_raw_without_a_rank_can_be_given_one(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_raw_without_a_rank_can_be_given_one(copied: Copier) -> None:
     """Raw data that was not distributed is rank 0, unless another rank is given."""
-    profile = shelf.copy("raw", tmp_path / "run", ranks=1)
+    profile = copied("raw", ranks=1)
     capture = profile.captures[0]
     without_rank(capture)
     (source,) = discover(profile.path).sources

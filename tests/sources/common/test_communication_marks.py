@@ -11,11 +11,7 @@ import pytest
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import CommunicationOps, Tasks
-from timeline.sources.common.overlap_analysis import (
-    CommunicationMark,
-    find_marked_ops,
-    parse_mark,
-)
+from timeline.sources.common.overlap_analysis import CommunicationMark, find_marked_ops, parse_mark
 
 FIELDS = {
     "streamId": "3",

@@ -17,7 +17,7 @@ import pytest
 
 from simulator.writers.cann_raw import RawTask, counter_of, stars_record
 from simulator.writers.tables import write_op_summary
-from tests.support.profile_shelf import Profile, ProfileShelf, change_events, tiny_run
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf, change_events, tiny_run
 from tests.support.read_profiles import records_of
 from timeline.columns.strings import StringPool
 from timeline.records.not_given import NO_CONTEXT
@@ -178,10 +178,10 @@ def without_ids(_number: int, row: KernelRow) -> KernelRow:
     ids=["launch before the name", "launch alone", "no ids", "no ids, launch before the name"],
 )
 def test_rows_find_their_tasks_by_one_key_or_another(
-    shelf: ProfileShelf, tmp_path: Path, change: Callable[[int, KernelRow], KernelRow]
+    copied: Copier, change: Callable[[int, KernelRow], KernelRow]
 ) -> None:
     """Ids, names or both edges: whichever finds more rows describes the tasks of all of them."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied("torch-text", ranks=1, ops_per_step=24)
     (table,) = profile.path.rglob("kernel_details.csv")
     wanted = records_of(profile.path)
     change_rows(table, change)
@@ -195,9 +195,9 @@ def test_rows_find_their_tasks_by_one_key_or_another(
     assert found.warnings == wanted.warnings
 
 
-def test_ids_that_repeat_are_told_apart_by_the_start(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_ids_that_repeat_are_told_apart_by_the_start(copied: Copier) -> None:
     """Task ids are counted in 16 bits, so that all rows may share one."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied("torch-text", ranks=1, ops_per_step=24)
     (table,) = profile.path.rglob("kernel_details.csv")
     (trace,) = profile.path.rglob("trace_view.json")
     wanted = records_of(profile.path)
@@ -220,10 +220,10 @@ def test_ids_that_repeat_are_told_apart_by_the_start(shelf: ProfileShelf, tmp_pa
 
 @pytest.mark.parametrize("kept", [2, 9])
 def test_overlap_analysis_completes_a_table_that_lists_too_little(
-    shelf: ProfileShelf, tmp_path: Path, kept: int
+    copied: Copier, kept: int
 ) -> None:
     """What lies in computing segments computes though its row is lost; that is said."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied("torch-text", ranks=1, ops_per_step=24)
     (table,) = profile.path.rglob("kernel_details.csv")
     wanted = records_of(profile.path)
     change_rows(table, lambda number, row: None if number % kept else row)
@@ -234,11 +234,9 @@ def test_overlap_analysis_completes_a_table_that_lists_too_little(
     assert f"{lost} kernels without a row in kernel_details.csv count as computing" in warning
 
 
-def test_a_table_alone_decides_where_nothing_else_tells(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_a_table_alone_decides_where_nothing_else_tells(copied: Copier) -> None:
     """Without segments of the exporter a task computes if it has a row."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied("torch-text", ranks=1, ops_per_step=24)
     (table,) = profile.path.rglob("kernel_details.csv")
     (trace,) = profile.path.rglob("trace_view.json")
     whole = len(list(computing(records_of(profile.path)).elements()))
@@ -265,11 +263,9 @@ def test_kernels_of_communication_do_not_compute(tmp_path: Path, name: str) -> N
     assert computing(records) == Multiset(["MatMul"])
 
 
-def test_a_kernel_table_that_is_late_describes_its_tasks(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_a_kernel_table_that_is_late_describes_its_tasks(copied: Copier) -> None:
     """msprof places kernels 100 ns later in its tables where it samples cores; that is told."""
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied("torch-text", ranks=1, ops_per_step=24)
     (table,) = profile.path.rglob("kernel_details.csv")
     wanted = records_of(profile.path)
     move_kernels(table, lambda number: 99 + number % 2)
@@ -286,9 +282,9 @@ def test_a_kernel_table_that_is_late_describes_its_tasks(
     "later_ns", [lambda number: 50 * number + 50, lambda _: 3_600_000_000_000], ids=["each", "far"]
 )
 def test_kernels_that_are_late_by_other_times_are_not_those_tasks(
-    shelf: ProfileShelf, tmp_path: Path, later_ns: Callable[[int], int]
+    copied: Copier, later_ns: Callable[[int], int]
 ) -> None:
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied("torch-text", ranks=1, ops_per_step=24)
     (table,) = profile.path.rglob("kernel_details.csv")
     move_kernels(table, later_ns)
     (warning,) = (text for text in records_of(profile.path).warnings if "kernel_details" in text)
@@ -302,9 +298,9 @@ def ai_cpu_warnings(records: Records) -> list[str]:
     return [text for text in records.warnings if "AI CPU" in text]
 
 
-def test_raw_data_does_not_tell_what_ai_cpus_ran(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_raw_data_does_not_tell_what_ai_cpus_ran(copied: Copier) -> None:
     """Their tasks are drawn, counted and said, and the type of the others is that of their unit."""
-    profile = shelf.copy("raw", tmp_path / "run", ranks=1)
+    profile = copied("raw", ranks=1)
     (data,) = profile.path.rglob("device_0/data")
     for path in data.iterdir():
         path.unlink()
@@ -331,9 +327,9 @@ def device_alone(profile: Profile) -> Path:
     return profile.path
 
 
-def test_parsed_data_of_a_device_alone(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_parsed_data_of_a_device_alone(copied: Copier) -> None:
     """Cores compute; AI CPUs may have; setting a timeout never does. Types are those of units."""
-    profile = shelf.copy("msprof-sqlite-cann-9", tmp_path / "run", ranks=1, ops_per_step=24)
+    profile = copied("msprof-sqlite-cann-9", ranks=1, ops_per_step=24)
     records = records_of(device_alone(profile))
     kernels = [kernel.core for one in profile.run.rank(0).iterations for _, kernel in one.kernels]
     on_cores = sum(core != "AI_CPU" for core in kernels)

@@ -127,25 +127,6 @@ def test_ends_are_rounded_from_the_exact_sum(
     assert end_ns.tolist() == [nearest_ns(end) for _, _, _, end in rows]
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 10**12), st.integers(0, 10**9)).map(
-            lambda parts: Decimal(parts[0]).scaleb(-6) + parts[1]
-        ),
-        min_size=2,
-    )
-)
-def test_slices_that_touch_in_the_text_touch_in_nanoseconds(lengths_us: list[Decimal]) -> None:
-    edges = [Decimal(1736408883688177)]
-    for length in lengths_us:
-        edges.append(edges[-1] + length)
-    start_ns, end_ns = interval_ns(
-        [f"{edge:f}".encode() for edge in edges[:-1]],
-        [f"{length:f}".encode() for length in lengths_us],
-    )
-    assert start_ns[1:].tolist() == end_ns[:-1].tolist()
-
-
 @given(st.text('0123456789.eE+-" \tNaInf/_x,', max_size=12).map(str.encode))
 def test_what_is_no_number_has_no_time(text: bytes) -> None:
     bare = text.strip(AROUND_NUMBERS)
@@ -176,11 +157,6 @@ def test_a_bad_text_leaves_its_neighbours_alone() -> None:
 
 def test_times_too_large_for_64_bits_have_no_time() -> None:
     assert parse_times_ns([b"9e18", b"99999999999999999999", b"-1e40"]).tolist() == [NO_TIME] * 3
-
-
-def test_nothing_is_read_from_nothing() -> None:
-    start_ns, end_ns = interval_ns([], [])
-    assert (len(start_ns), len(end_ns), len(parse_times_ns([]))) == (0, 0, 0)
 
 
 @st.composite

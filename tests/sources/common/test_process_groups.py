@@ -7,12 +7,11 @@ import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from itertools import count
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
 from timeline import open_profile
 from timeline.analysis.waits.group_members import (
@@ -70,11 +69,9 @@ def peers_of(records: Records) -> set[int]:
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db"])
-def test_metadata_beside_a_capture_is_read(
-    shelf: ProfileShelf, tmp_path: Path, layout: str
-) -> None:
+def test_metadata_beside_a_capture_is_read(copied: Copier, layout: str) -> None:
     """Members by raw name, though text holds three digits of its number; ranks become global."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     bare = records_of(profile.path)
     name = NAME
     if layout == "torch-text":
@@ -87,8 +84,8 @@ def test_metadata_beside_a_capture_is_read(
     assert set(records.planes.source_rank.tolist()) == {RANKS[0]}
 
 
-def test_metadata_of_a_database_is_read(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.copy("torch-db", tmp_path / "run")
+def test_metadata_of_a_database_is_read(copied: Copier) -> None:
+    profile = copied("torch-db")
     into_database(profile, json.dumps(info()))
     records = with_global_ranks(records_of(profile.path))
     assert [*groups_of(records)] == [("Group 0 dp", "dp", tuple(RANKS), 8)]
@@ -102,9 +99,9 @@ def test_the_number_of_members_is_read_of_raw_data(shelf: ProfileShelf) -> None:
     assert (members, size) == ((), len(profile.run.ranks))
 
 
-def test_rows_and_tables_show_the_name_of_a_group(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_rows_and_tables_show_the_name_of_a_group(copied: Copier) -> None:
     """Links are between global ranks, and collectives are of the group by its name."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     into_database(profile, json.dumps(info()))
     with open_profile(profile.path) as opened:
         figures = opened._measure(None, {}).figures
@@ -116,9 +113,9 @@ def test_rows_and_tables_show_the_name_of_a_group(shelf: ProfileShelf, tmp_path:
 @pytest.mark.parametrize(
     "told", [None, [], "dp", {"a": 1}, info(ranks="0-7"), info(ranks=[0, -1]), info(ranks=[])]
 )
-def test_other_shapes_are_no_groups(shelf: ProfileShelf, tmp_path: Path, told: object) -> None:
+def test_other_shapes_are_no_groups(copied: Copier, told: object) -> None:
     """What is not written as torch_npu writes it tells nothing, and nothing else is lost by it."""
-    profile = shelf.copy("torch-text", tmp_path / "run")
+    profile = copied("torch-text")
     before = lost_rows(records_of(profile.path))
     into_metadata(profile, json.dumps({"parallel_group_info": told}))
     records = records_of(profile.path)
@@ -126,17 +123,17 @@ def test_other_shapes_are_no_groups(shelf: ProfileShelf, tmp_path: Path, told: o
     assert lost_rows(records) == before
 
 
-def test_damaged_metadata_is_told(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_damaged_metadata_is_told(copied: Copier) -> None:
     """Of the file beside a capture it is counted."""
-    profile = shelf.copy("torch-text", tmp_path / "run")
+    profile = copied("torch-text")
     into_metadata(profile, '{"parallel_group_info": {')
     records = records_of(profile.path)
     assert any("profiler_metadata.json" in reason for reason in lost_rows(records))
 
 
-def test_damaged_metadata_of_a_database_is_told(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_damaged_metadata_of_a_database_is_told(copied: Copier) -> None:
     """It does not keep the rest from being read."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     into_database(profile, "{")
     try:
         records = records_of(profile.path)

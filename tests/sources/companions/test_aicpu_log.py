@@ -70,9 +70,7 @@ def test_a_log_holds_the_tasks_of_the_run(tmp_path: Path, run: tuple[Run, RankRu
     assert into.build()[1] == ()
 
 
-def test_tasks_of_threads_alone_have_no_name_and_the_times_of_their_threads(
-    tmp_path: Path,
-) -> None:
+def test_tasks_of_threads_alone_have_no_name_and_the_times_of_their_threads(tmp_path: Path) -> None:
     tasks, lost = read_text(tmp_path / "log", THREAD)
     assert (tasks.name.tolist(), tasks.thread.tolist()) == ([0], [1])
     assert (tasks.start_ns.tolist(), tasks.run_ns.tolist()) == ([183_000], [1_467_100])

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.profile_shelf import Copier, Profile
 from timeline.layers import Layer
 from timeline.records.not_given import NO_TIME
 from timeline.records.tables import Records
@@ -48,17 +47,17 @@ def write_table(profile: Profile, *lines: str) -> None:
     path.write_text("".join(f"{line}\r\n" for line in lines))
 
 
-def test_allocations_beside_a_trace_are_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_allocations_beside_a_trace_are_read(copied: Copier) -> None:
     """With what allocated them, and when they were released, if that is told."""
-    profile = shelf.copy("torch-text", tmp_path / "profile")
+    profile = copied("torch-text")
     write_table(profile, HEADER, *ROWS)
     assert told(read(profile)) == FOUND
     assert told(read(profile, operators=False)) == []
 
 
-def test_a_release_may_be_told_by_the_duration(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_a_release_may_be_told_by_the_duration(copied: Copier) -> None:
     """Older exports say how long memory was held."""
-    profile = shelf.copy("torch-text", tmp_path / "profile")
+    profile = copied("torch-text")
     header = "Name,Size(KB),Allocation Time(us),Duration(us),Device Type"
     write_table(profile, header, "aten::empty,2,100.500,0.750,NPU:0")
     assert told(read(profile)) == FOUND[:1]
@@ -66,10 +65,10 @@ def test_a_release_may_be_told_by_the_duration(shelf: ProfileShelf, tmp_path: Pa
 
 @pytest.mark.parametrize(("layers", "losses"), [((), 2), ((Layer.COUNTERS,), 2)])
 def test_damaged_rows_are_counted_once(
-    shelf: ProfileShelf, tmp_path: Path, layers: tuple[Layer, ...], losses: int
+    copied: Copier, layers: tuple[Layer, ...], losses: int
 ) -> None:
     """Whether or not a counter is made of the same table."""
-    profile = shelf.copy("torch-text", tmp_path / "profile")
+    profile = copied("torch-text")
     write_table(profile, HEADER, ROWS[0], "lost,1,,,NPU:0", "backwards,1,9,8,NPU:0")
     records = read(profile, *layers)
     assert told(records) == FOUND[:1]
@@ -77,9 +76,9 @@ def test_damaged_rows_are_counted_once(
     assert sum(one.rows for one in reasons) == losses
 
 
-def test_a_table_that_is_none_is_counted(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_a_table_that_is_none_is_counted(copied: Copier) -> None:
     """The capture itself is read."""
-    profile = shelf.copy("torch-text", tmp_path / "profile")
+    profile = copied("torch-text")
     write_table(profile, "Name,Allocation Time(us)", "aten::empty,1")
     records = read(profile)
     assert told(records) == []
@@ -87,9 +86,9 @@ def test_a_table_that_is_none_is_counted(shelf: ProfileShelf, tmp_path: Path) ->
     assert any("no column Size" in one.reason for one in records.omissions)
 
 
-def test_allocations_in_a_database_are_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_allocations_in_a_database_are_read(copied: Copier) -> None:
     """A row without a time or a size is counted."""
-    profile = shelf.copy("torch-db", tmp_path / "profile")
+    profile = copied("torch-db")
     (path,) = profile.captures[0].glob("ASCEND_PROFILER_OUTPUT/ascend_pytorch_profiler_*.db")
     with closing(sqlite3.connect(path)) as database, database:
         database.execute("DROP TABLE IF EXISTS OP_MEMORY")

@@ -25,7 +25,7 @@ from simulator.writers.companions.mindspore_host import (
     write_mindspore_host,
 )
 from tests.support.examples import at_most
-from tests.support.profile_shelf import Profile, ProfileShelf, change_fields, change_json
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf, change_fields, change_json
 from tests.support.read_profiles import lost_rows
 from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.columns.strings import StringPool
@@ -60,9 +60,9 @@ def beside(capture: Path) -> Path:
 
 
 @pytest.fixture(params=LAYOUTS)
-def profile(request: pytest.FixtureRequest, shelf: ProfileShelf, tmp_path: Path) -> Profile:
+def profile(request: pytest.FixtureRequest, copied: Copier) -> Profile:
     """A profile whose host files lie beside msprof's directory."""
-    made = shelf.copy(request.param, tmp_path / "run")
+    made = copied(request.param)
     for rank, capture in zip(made.run.ranks, made.captures, strict=True):
         write_mindspore_host(made.run, rank, beside(capture))
     return made
@@ -213,11 +213,9 @@ def test_the_timeline_and_its_memory_stand_in_for_the_table(profile: Profile) ->
 # -- clocks ------------------------------------------------------------------------------------
 
 
-def test_rows_that_nothing_places_are_left_out_and_counted(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_rows_that_nothing_places_are_left_out_and_counted(copied: Copier) -> None:
     """Without msprof's sample of clocks, steady times have no place among wall times."""
-    made = shelf.copy("mindformers", tmp_path / "run")
+    made = copied("mindformers")
     run, rank, capture = made.run, made.run.ranks[0], made.captures[0]
     write_mindspore_host(run, rank, beside(capture))
     for path in capture.rglob("start_info*"):
@@ -230,9 +228,9 @@ def test_rows_that_nothing_places_are_left_out_and_counted(
     assert lost_rows(records)[f"rows of device_queue_profiling_0.txt {tail}"] == 20
 
 
-def test_mindspores_own_sample_of_clocks_comes_first(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_mindspores_own_sample_of_clocks_comes_first(copied: Copier) -> None:
     """diff_time relates the steady clock itself to wall time, so nothing is approximate."""
-    made = shelf.copy("mindformers", tmp_path / "run")
+    made = copied("mindformers")
     run, rank, capture = made.run, made.run.ranks[0], made.captures[0]
     write_mindspore_host(run, rank, beside(capture))
     offset_us = clocks(made, rank).offset_ns // 1000 + 250_000
@@ -278,11 +276,9 @@ def test_each_clock_is_placed_by_what_is_known(
     assert clock.drifted == drifted
 
 
-def test_operators_of_the_trace_are_moved_and_not_drawn_twice(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_operators_of_the_trace_are_moved_and_not_drawn_twice(copied: Copier) -> None:
     """MindSpore exports them by the steady clock, decades before everything else."""
-    made = shelf.copy("torch-text", tmp_path / "run")
+    made = copied("torch-text")
     run, rank = made.run, made.run.ranks[0]
     capture = made.captures[0].rename(made.path / "host_1_20250109120000123_ascend_ms")
     write_mindspore_host(run, rank, capture / "FRAMEWORK")
@@ -317,9 +313,9 @@ def cpu_event(run: Run, one: HostSpan) -> dict[str, Any]:
     }
 
 
-def test_a_database_has_the_host_files_of_its_capture(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_a_database_has_the_host_files_of_its_capture(copied: Copier) -> None:
     """They lie in FRAMEWORK beside its output, and are of its own rank only."""
-    made = shelf.copy("torch-db", tmp_path / "run")
+    made = copied("torch-db")
     run, rank = made.run, made.run.ranks[0]
     capture = made.captures[0].rename(made.path / "host_1_20250109120000123_ascend_ms")
     for one in run.ranks:
@@ -350,8 +346,7 @@ NAMES = st.text(st.characters(codec="utf-8", exclude_characters="\n\r\ufeff"), m
 @settings(max_examples=at_most(15))
 @given(st.lists(st.tuples(NAMES.filter(bool), RUNS), max_size=5))
 def test_operators_are_read_as_they_were_written(
-    tmp_path_factory: pytest.TempPathFactory,
-    lines: list[tuple[str, list[tuple[int, int, int]]]],
+    tmp_path_factory: pytest.TempPathFactory, lines: list[tuple[str, list[tuple[int, int, int]]]]
 ) -> None:
     """Any name, even one that holds the divider, with any number of runs."""
     path = tmp_path_factory.mktemp("operators") / "cpu_op_execute_timestamp_0.txt"
@@ -515,10 +510,8 @@ def test_queues_without_times_are_counted(shelf: ProfileShelf, tmp_path: Path) -
 @pytest.mark.parametrize(
     "name", ["minddata_cpu_utilization_0.json", "host_info/host_info_0.csv", "profiler_info_0.json"]
 )
-def test_an_unusable_file_is_named_and_the_rest_is_drawn(
-    shelf: ProfileShelf, tmp_path: Path, name: str
-) -> None:
-    made = shelf.copy("mindformers", tmp_path / "run")
+def test_an_unusable_file_is_named_and_the_rest_is_drawn(copied: Copier, name: str) -> None:
+    made = copied("mindformers")
     write_mindspore_host(made.run, made.run.ranks[0], beside(made.captures[0]))
     (beside(made.captures[0]) / name).write_bytes(b"")
     records = read_all(made.path)[0]

@@ -23,8 +23,8 @@ from simulator.writers.companions.memory import (
     write_memory_tables,
     write_msprof_memory_tables,
 )
-from tests.support.places import DATA
-from tests.support.profile_shelf import Profile, ProfileShelf, change_events
+from tests.support.places import DATA, needs_captures
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf, change_events
 from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
@@ -106,9 +106,9 @@ def own_groups(counters: Counters) -> Counters:
 
 
 @pytest.fixture
-def torch_text(shelf: ProfileShelf, tmp_path: Path) -> Profile:
+def torch_text(copied: Copier) -> Profile:
     """A torch_npu text profile with its tables of memory."""
-    profile = shelf.copy("torch-text", tmp_path / "run")
+    profile = copied("torch-text")
     for rank, capture in zip(profile.run.ranks, profile.captures, strict=True):
         write_memory_tables(profile.run, rank, capture / "ASCEND_PROFILER_OUTPUT")
     return profile
@@ -153,9 +153,9 @@ def test_tables_are_left_alone_where_counters_are_not_wanted(torch_text: Profile
         assert {"memory_record.csv", "operator_memory.csv", "npu_module_mem.csv"} <= names
 
 
-def test_each_device_of_an_export_has_its_own_rows(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_each_device_of_an_export_has_its_own_rows(copied: Copier) -> None:
     """msprof writes one table for all devices, sizes in KB, and a duration for a release."""
-    profile = shelf.copy("mindstudio", tmp_path / "run")
+    profile = copied("mindstudio")
     run, (first, second) = profile.run, profile.run.ranks
     output = profile.captures[0] / "mindstudio_profiler_output"
     (stamp,) = {path.stem.rpartition("_")[2] for path in output.glob("op_summary_*.csv")}
@@ -217,9 +217,9 @@ INSERT INTO SAMPLE_PMU_TIMELINE VALUES (0, 1700000000000000100, 77, 12.5, 1800, 
 
 
 @pytest.mark.parametrize("with_totals", [False, True])
-def test_tables_of_a_database(shelf: ProfileShelf, tmp_path: Path, with_totals: bool) -> None:
+def test_tables_of_a_database(copied: Copier, with_totals: bool) -> None:
     """Samples of memory and of cores; those of the graph engine come from one of two tables."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     (path,) = profile.captures[0].rglob("ascend_pytorch_profiler_*.db")
     with closing(sqlite3.connect(path)) as database:
         database.executescript(DATABASE)
@@ -269,12 +269,10 @@ SAMPLED = {
 
 
 @pytest.mark.parametrize("table", SAMPLED)
-def test_every_column_of_a_sampled_table_is_a_series(
-    shelf: ProfileShelf, tmp_path: Path, table: str
-) -> None:
+def test_every_column_of_a_sampled_table_is_a_series(copied: Copier, table: str) -> None:
     group, names = SAMPLED[table]
     columns = names.split()
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     (path,) = profile.captures[0].rglob("ascend_pytorch_profiler_*.db")
     cells = ", ".join(map(str, range(1, len(columns) + 1)))
     with closing(sqlite3.connect(path)) as database:
@@ -291,9 +289,9 @@ def test_every_column_of_a_sampled_table_is_a_series(
     assert set(bandwidths) <= {"B/s"}
 
 
-def test_tables_beside_a_database_add_what_it_lacks(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_tables_beside_a_database_add_what_it_lacks(copied: Copier) -> None:
     """A group that the database has is not drawn again from text."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     run, rank = profile.run, profile.run.ranks[0]
     output = profile.captures[0] / "ASCEND_PROFILER_OUTPUT"
     write_memory_tables(run, rank, output)
@@ -305,9 +303,9 @@ def test_tables_beside_a_database_add_what_it_lacks(shelf: ProfileShelf, tmp_pat
     assert Omission(reason, 1, 0, code=OmissionCode.REPEATED) in records.omissions
 
 
-def test_tables_beside_tables_of_kernels_are_drawn(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_tables_beside_tables_of_kernels_are_drawn(copied: Copier) -> None:
     """Where no trace is left, the tables of memory are all the counters that there are."""
-    profile = shelf.copy("kernel-details", tmp_path / "run")
+    profile = copied("kernel-details")
     for rank, capture in zip(profile.run.ranks, profile.captures, strict=True):
         write_memory_tables(profile.run, rank, capture / "ASCEND_PROFILER_OUTPUT")
     for rank, records in zip(profile.run.ranks, read_all(profile.path), strict=True):
@@ -440,7 +438,7 @@ def test_the_run_gives_memory_back(shelf: ProfileShelf) -> None:
 # -- a real capture ----------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+@needs_captures
 @pytest.mark.parametrize("rank", [0, 1])
 def test_real_tables_are_drawn_to_the_byte(rank: int) -> None:
     """What is wanted is read with plain csv and fractions."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.found_profiles import only, ranks_of, read
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from timeline.errors import NoProfileError
 from timeline.sources.finding.discovery import discover
 
@@ -67,9 +67,9 @@ def test_a_name_tells_the_rank_where_no_table_does(
     assert ranks_of(copies(shelf, tmp_path / "run", *names, mapped=False)) == ranks
 
 
-def test_a_copy_beside_a_capture_is_no_other_rank(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_a_copy_beside_a_capture_is_no_other_rank(copied: Copier) -> None:
     """In the output of a framework the database with the profiler's name is the one to read."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     for capture in profile.captures:
         database = only(capture, "ascend_pytorch_profiler_*.db")
         shutil.copyfile(database, database.with_name("backup.db"))

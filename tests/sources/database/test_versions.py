@@ -16,7 +16,7 @@ import pytest
 from tests.support.expected_picture import Shown
 from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.places import DATA
+from tests.support.places import DATA, needs_captures
 from tests.support.profile_shelf import Profile, ProfileShelf
 from timeline.analysis.sound_records import drop_invalid_rows
 from timeline.commands.export import export
@@ -242,7 +242,7 @@ def test_tables_without_their_columns_are_counted(
     assert "found moment, amount" in loss.reason
 
 
-@pytest.mark.skipif(not DATA.is_dir(), reason=f"the real captures are not in {DATA}")
+@needs_captures
 def test_a_real_database_of_the_lowest_level(tmp_path: Path) -> None:
     """Its 296 HCCL tasks a rank have no plane, no peer and no kind; the device tasks have types."""
     report, slices = drawn(DATA / "torch-npu-db-level0", tmp_path / "timeline.pftrace")

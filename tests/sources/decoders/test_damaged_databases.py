@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier
 from timeline.errors import SourceError
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS
@@ -135,9 +135,9 @@ def records_of(path: Path) -> Records:
     return source.read(ReadRequest(DETAIL_LAYERS))
 
 
-def test_any_damage_reads_or_is_refused(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_any_damage_reads_or_is_refused(copied: Copier) -> None:
     """A hundred disks that each lost a page: never a traceback, never a task that was not there."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1, steps=4)
+    profile = copied("torch-db", ranks=1, steps=4)
     (file,) = profile.captures[0].rglob("ascend_pytorch_profiler_0.db")
     whole = file.read_bytes()
     good = records_of(profile.path)

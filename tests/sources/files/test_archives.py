@@ -19,7 +19,8 @@ import pytest
 
 from simulator.archives import tar_of, write_archive, zip_of
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import MAIN_LAYOUTS, Profile, ProfileShelf, tree_state
+from tests.support.profile_shelf import MAIN_LAYOUTS, Copier, Profile, ProfileShelf, tree_state
+from tests.support.run_command import exported
 from timeline.cli.main import main
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.finding.packed import discover_unpacked
@@ -35,13 +36,6 @@ def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr("tempfile.tempdir", str(directory))
     monkeypatch.setenv("TMPDIR", str(directory))
     return directory
-
-
-def exported(path: Path, target: Path, *more: str) -> bytes:
-    """The timeline that the command makes of a path."""
-    arguments = [str(path), "--kind", "detail", "-q", "--force", "-o", str(target), *more]
-    assert main(arguments) == 0
-    return target.read_bytes()
 
 
 def silent(_stage: str, _done: int, _total: int) -> None:
@@ -169,9 +163,9 @@ def test_a_broken_archive_among_others(
     assert list(temporary.iterdir()) == []
 
 
-def test_archives_beside_a_profile_are_left(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_archives_beside_a_profile_are_left(copied: Copier) -> None:
     """A profile that lies unpacked is the one that is meant."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     (profile.path / "rank_7.zip").write_bytes(b"no archive")
     assert ranks_of(profile.path) == [0]
 
@@ -212,9 +206,9 @@ def test_compressed_databases_are_read(
     assert list(temporary.iterdir()) == []
 
 
-def test_a_plain_database_wins(shelf: ProfileShelf, tmp_path: Path, temporary: Path) -> None:
+def test_a_plain_database_wins(copied: Copier, temporary: Path) -> None:
     """What is compressed beside it is not looked at."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     (path,) = profile.path.rglob("ascend_*.db")
     path.with_name(path.name + ".gz").write_bytes(b"\x1f\x8b no gzip")
     assert ranks_of(profile.path) == [0]

@@ -16,7 +16,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.perfetto_sql import TraceProcessor
-from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf
+from tests.support.run_command import exported
 from timeline.cli.main import main
 from timeline.errors import SourceError
 from timeline.sources.ascend_trace.tables import ascend_format
@@ -55,13 +56,6 @@ def pack_files(directory: Path, *suffixes: str) -> list[Path]:
             path.unlink()
             made.append(packed)
     return made
-
-
-def exported(path: Path, target: Path, *more: str) -> bytes:
-    """The timeline that the command makes of a path."""
-    arguments = [str(path), "--kind", "detail", "-q", "--force", "-o", str(target), *more]
-    assert main(arguments) == 0
-    return target.read_bytes()
 
 
 # -- streams ---------------------------------------------------------------------------------------
@@ -162,11 +156,9 @@ def test_everything_of_a_capture_may_be_packed(shelf: ProfileShelf, tmp_path: Pa
         ("mindspore-2.1", "msprof_1_1_2.json.gz"),
     ],
 )
-def test_found_from_one_packed_file(
-    shelf: ProfileShelf, tmp_path: Path, layout: str, file: str
-) -> None:
+def test_found_from_one_packed_file(copied: Copier, layout: str, file: str) -> None:
     """A compressed file of a capture stands for that capture."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     capture = profile.captures[1]
     pack_files(capture, ".json", ".csv")
     (path,) = sorted(capture.rglob(file))
@@ -208,14 +200,10 @@ def test_the_end_of_a_file_is_that_of_its_content(
     ],
 )
 def test_what_git_holds_elsewhere_is_told(
-    shelf: ProfileShelf,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    layout: str,
-    name: str,
+    copied: Copier, capsys: pytest.CaptureFixture[str], layout: str, name: str
 ) -> None:
     """Its extension for large files leaves a pointer to each that it has not fetched."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    profile = copied(layout, ranks=1)
     path = next(profile.path.rglob(name))
     path.write_bytes(
         b"version https://git-lfs.github.com/spec/v1\n"

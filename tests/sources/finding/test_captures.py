@@ -21,8 +21,8 @@ from tests.support.found_profiles import (
     read,
     without_rank,
 )
-from tests.support.places import DATA
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.places import DATA, needs_captures
+from tests.support.profile_shelf import Copier, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, UsageError
 from timeline.sources.common.export_files import GLANCE_BYTES
@@ -158,9 +158,9 @@ def test_devices_of_a_database_without_ranks_are_numbered(
 
 
 @pytest.mark.parametrize("number", [4_294_967_295, 2**63 - 1])
-def test_all_bits_are_no_rank(shelf: ProfileShelf, tmp_path: Path, number: int) -> None:
+def test_all_bits_are_no_rank(copied: Copier, number: int) -> None:
     """Writers that know no sign spell -1 so."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     without_rank(profile, 0)
     database = only(profile.path, "ascend_pytorch_profiler.db")
     with closing(sqlite3.connect(database)) as connection, connection:
@@ -187,11 +187,9 @@ def test_in_a_comparison_each_run_is_identified_by_itself(
 # -- MindSpore's own files -------------------------------------------------------------------------
 
 
-def test_raw_files_in_a_job_and_in_its_data_are_one_capture(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_raw_files_in_a_job_and_in_its_data_are_one_capture(copied: Copier) -> None:
     """They are of one rank, which is there once and has the tasks of one and steps of the other."""
-    profile = shelf.copy("mindspore-raw", tmp_path / "run", ranks=1)
+    profile = copied("mindspore-raw", ranks=1)
     logs = sorted(profile.path.rglob("training_trace.*"))
     data = logs[0].parent
     job = data.parent if data.name == "data" else data
@@ -292,9 +290,7 @@ def test_outputs_of_the_cluster_analysis_are_named(
 # -- real captures ---------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(
-    not DATA.is_dir(), reason=f"the real captures are not beside the project, in {DATA}"
-)
+@needs_captures
 @pytest.mark.parametrize(
     ("name", "ranks", "runs"),
     [
@@ -341,9 +337,9 @@ def test_names_of_captures_in_several_places(shelf: ProfileShelf, tmp_path: Path
     assert ranks_of(profile.path, {str(places[0]): 3, str(places[1]): 0}) == [0, 3]
 
 
-def test_an_empty_database_of_steps_is_no_loss(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_an_empty_database_of_steps_is_no_loss(copied: Copier) -> None:
     """msprof makes the files of tables before it knows whether there are rows."""
-    profile = shelf.copy("msprof-sqlite", tmp_path / "run", ranks=1)
+    profile = copied("msprof-sqlite", ranks=1)
     steps = only(profile.path, "trace.db")
     steps.unlink()
     steps.with_name("step_trace.db").write_bytes(b"")
@@ -354,10 +350,10 @@ def test_an_empty_database_of_steps_is_no_loss(shelf: ProfileShelf, tmp_path: Pa
 
 
 def test_a_list_shows_the_ranks_that_can_be_read(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copied: Copier, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One whose trace is no trace is noted; alone it is an error."""
-    profile = shelf.copy("torch-text", tmp_path / "run")
+    profile = copied("torch-text")
     (broken,) = profile.captures[1].rglob("trace_view.json")
     broken.write_text("no trace", encoding="utf-8")
     assert main([str(profile.path), "--list"]) == 0

@@ -15,13 +15,11 @@ import pytest
 from simulator.layouts import Writer
 from simulator.model import RankRun
 from simulator.overlap import expected_overlap
-from simulator.writers.database import (
-    write_torch_database,
-    write_torch_database_of_one_process,
-)
+from simulator.writers.database import write_torch_database, write_torch_database_of_one_process
 from simulator.writers.trace_json.torch_text import write_torch_text_of_one_process
 from tests.support.found_profiles import join_databases, only, overlap_ns, ranks_of, read
 from tests.support.profile_shelf import (
+    Copier,
     Event,
     Profile,
     ProfileShelf,
@@ -71,9 +69,9 @@ def moved(event: Event, number: int, old: int, new: int) -> Event:
 
 
 @pytest.mark.parametrize("process", [12340, 167], ids=["usual process id", "id in a container"])
-def test_several_devices_in_one_export(shelf: ProfileShelf, tmp_path: Path, process: int) -> None:
+def test_several_devices_in_one_export(copied: Copier, process: int) -> None:
     """Two devices in one export are two ranks that share nothing but the host."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", graphs=(1, 3))
+    profile = copied("mindstudio", graphs=(1, 3))
     capture = join_devices(profile, process)
     sources = discover(capture).sources
     assert [source.identity.rank for source in sources] == [0, 1]
@@ -89,9 +87,9 @@ def task_count(rank: RankRun) -> int:
     return len(rank.switches) + sum(len(one.tasks) for one in rank.iterations)
 
 
-def test_unknown_ranks_of_several_devices(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_unknown_ranks_of_several_devices(copied: Copier) -> None:
     """Each device of a capture can be given its rank, and the errors lead there."""
-    profile = shelf.copy("mindstudio", tmp_path / "run")
+    profile = copied("mindstudio")
     capture = join_devices(profile, 12340)
     for path in [*capture.glob("device_*/info.json.?"), capture / "host/info.json"]:
         change_fields(path, {"rank_id": -1})
@@ -106,9 +104,9 @@ def test_unknown_ranks_of_several_devices(shelf: ProfileShelf, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("table", ["json", "csv"])
-def test_step_trace_of_several_devices(shelf: ProfileShelf, tmp_path: Path, table: str) -> None:
+def test_step_trace_of_several_devices(copied: Copier, table: str) -> None:
     """Each rank has the iterations and reduces of its own device, from either step trace."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", graphs=(1, 3))
+    profile = copied("mindstudio", graphs=(1, 3))
     capture = join_devices(profile, 12340)
     change_events(
         only(capture, "msprof_2*.json"),
@@ -319,11 +317,9 @@ def test_tables_alone_are_split_by_device(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("last", "ranks"), [(0, [0]), (1, [0, 1])])
-def test_devices_of_a_large_database(
-    shelf: ProfileShelf, tmp_path: Path, last: int, ranks: list[int]
-) -> None:
+def test_devices_of_a_large_database(copied: Copier, last: int, ranks: list[int]) -> None:
     """Some of its rows tell that it is of one device, or that all are to be looked at."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     shutil.rmtree(profile.captures[1])
     path = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
     with closing(sqlite3.connect(path)) as connection, connection:

@@ -15,16 +15,10 @@ import numpy as np
 import pytest
 
 from simulator.overlap import expected_overlap
-from tests.support.found_profiles import (
-    captures_of,
-    only,
-    overlap_ns,
-    ranks_of,
-    read,
-    without_rank,
-)
+from tests.support.found_profiles import captures_of, only, overlap_ns, ranks_of, read, without_rank
 from tests.support.profile_shelf import (
     MAIN_LAYOUTS,
+    Copier,
     Profile,
     ProfileShelf,
     change_events,
@@ -153,8 +147,8 @@ def test_a_table_under_a_longer_name(tmp_path: Path, name: str, plain: str) -> N
     assert found.value.hints[0] == f"{path} may be {plain}. Pass it under that name."
 
 
-def test_a_file_that_lies_in_a_profile_leads_to_it(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.copy("torch-text", tmp_path / "run", ranks=1)
+def test_a_file_that_lies_in_a_profile_leads_to_it(copied: Copier) -> None:
+    profile = copied("torch-text", ranks=1)
     capture = next(profile.path.rglob("*_ascend_pt"))
     path = capture / "ASCEND_PROFILER_OUTPUT/step_trace_time.csv"
     with pytest.raises(NoProfileError, match=f"profile: tlexport {re.escape(str(capture))}$"):
@@ -230,9 +224,9 @@ def test_nothing_there(tmp_path: Path) -> None:
 # -- what is read of a capture ---------------------------------------------------------------------
 
 
-def test_database_beats_json(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_database_beats_json(copied: Copier) -> None:
     """Where a database and text of one capture lie together, the text is not even opened."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     for capture in profile.captures:
         output = capture / "ASCEND_PROFILER_OUTPUT"
         (output / "trace_view.json").write_text("[{", encoding="utf-8")
@@ -258,11 +252,9 @@ def test_database_of_msprof_beats_its_exports(shelf: ProfileShelf, tmp_path: Pat
 
 
 @pytest.mark.parametrize("suffix", ["_ascend_pt", "_ascend_ms"])
-def test_framework_output_beats_the_raw_data_inside(
-    shelf: ProfileShelf, tmp_path: Path, suffix: str
-) -> None:
+def test_framework_output_beats_the_raw_data_inside(copied: Copier, suffix: str) -> None:
     """The PROF directory inside a framework's capture is part of it, not a capture of its own."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     capture = profile.captures[0].rename(profile.path / f"host_7_20250109120000123{suffix}")
     if suffix == "_ascend_ms":
         database = only(capture, "ascend_pytorch_profiler_0.db")
@@ -301,9 +293,9 @@ def test_newest_capture_of_a_rank(
     assert all(old.name in warnings for old in profile.captures)
 
 
-def test_ranks_of_different_runs_never_meet(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_ranks_of_different_runs_never_meet(copied: Copier) -> None:
     """A rank that was captured an hour before another is of another run, and that is said once."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     assert discover(profile.path).notes == ()
     older, newer = profile.captures
     taken_later(newer, HOUR_NS)
@@ -316,30 +308,18 @@ def test_ranks_of_different_runs_never_meet(shelf: ProfileShelf, tmp_path: Path)
     assert ranks_of(older) == [0]
 
 
-def test_names_that_are_far_apart_do_not_part_what_overlaps(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_names_that_are_far_apart_do_not_part_what_overlaps(copied: Copier) -> None:
     """The session of a capture tells when it was taken better than its name does."""
-    profile = shelf.copy("torch-db", tmp_path / "run")
+    profile = copied("torch-db")
     later = profile.captures[1]
     later.rename(later.with_name(later.name.replace("20250109120000123", "20250109121000123")))
     assert ranks_of(profile.path) == [0, 1]
     assert discover(profile.path).notes == ()
 
 
-def test_newest_of_many_captures(shelf: ProfileShelf, tmp_path: Path) -> None:
-    """PROF directories of one rank hours apart follow each other; the last one is read."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
-    old = profile.captures[0]
-    names = [old.name.replace("20250109120000123", stamp) for stamp in (NEWER, "20250109110000123")]
-    for name in names:
-        shutil.copytree(old, old.with_name(name))
-    assert captures_of(profile.path) == [old.with_name(names[0]).resolve()]
-
-
-def test_newest_export_of_each_kind(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_newest_export_of_each_kind(copied: Copier) -> None:
     """Exporting again leaves the older files there; the stamps in the names decide."""
-    profile = shelf.copy("mindstudio-exported-twice", tmp_path / "run")
+    profile = copied("mindstudio-exported-twice")
     for capture in profile.captures:
         stamps = {path.stem[-14:] for path in capture.rglob("msprof_2*.json")}
         assert len(stamps) == 2
@@ -352,9 +332,9 @@ def test_newest_export_of_each_kind(shelf: ProfileShelf, tmp_path: Path) -> None
         assert sorted(records.steps.iteration.tolist()) == [1, 2, 3]
 
 
-def test_newest_of_one_kind_only(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_newest_of_one_kind_only(copied: Copier) -> None:
     """A kind that was exported once keeps its only export, however old."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     trace = only(profile.captures[0], "msprof_2*.json")
     trace.rename(trace.with_name("msprof_20260101000000.json"))
     (source,) = discover(profile.path).sources
@@ -418,11 +398,9 @@ def test_slices_have_the_stamps_of_when_they_were_written(
 
 
 @pytest.mark.parametrize("slices", [1, 2, 5], ids=["whole", "fewer", "more"])
-def test_slices_of_an_older_export_are_left_out(
-    shelf: ProfileShelf, tmp_path: Path, slices: int
-) -> None:
+def test_slices_of_an_older_export_are_left_out(copied: Copier, slices: int) -> None:
     """An older export of three slices adds nothing to a newer one of another number."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     trace = only(profile.captures[0], "msprof_2*.json")
     again = trace.with_name("msprof_20250109130000.json")
     shutil.copy(trace, again)
@@ -436,9 +414,9 @@ def test_slices_of_an_older_export_are_left_out(
     assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
 
 
-def test_each_iteration_may_be_an_export_of_its_own(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_each_iteration_may_be_an_export_of_its_own(copied: Copier) -> None:
     """Exports of an iteration each are read together, in the newest version of each."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     trace = only(profile.captures[0], "msprof_2*.json")
     sliced(trace, [20250109120100, 20250109120104, 20250109120107])
     for path in trace.parent.glob("msprof_slice_*"):
@@ -450,11 +428,9 @@ def test_each_iteration_may_be_an_export_of_its_own(shelf: ProfileShelf, tmp_pat
 
 
 @pytest.mark.parametrize("name", ["msprof_0_1", "msprof_0_1_20230809120100", "msprof_0"])
-def test_a_timeline_of_one_device_without_graphs(
-    shelf: ProfileShelf, tmp_path: Path, name: str
-) -> None:
+def test_a_timeline_of_one_device_without_graphs(copied: Copier, name: str) -> None:
     """CANN 6 leaves the model out of names where there is no step trace, and may slice them."""
-    profile = shelf.copy("mindspore-2.1", tmp_path / "run", ranks=1)
+    profile = copied("mindspore-2.1", ranks=1)
     timeline = only(profile.captures[0], "device_*/timeline")
     whole = overlap_ns(read(discover(profile.path).sources[0]))
     kept = timeline / "msprof_0_1_1.json"
@@ -478,9 +454,9 @@ def test_a_timeline_of_one_device_without_graphs(
 @pytest.mark.parametrize(
     "name", ["msprof_0_{}", "msprof_0_1_1_{}", "msprof_slice_0_{}", "msprof_0_slice_0_{}"]
 )
-def test_names_of_exports(shelf: ProfileShelf, tmp_path: Path, name: str) -> None:
+def test_names_of_exports(copied: Copier, name: str) -> None:
     """Device, graph, iteration and slice may stand between the kind and the stamp of an export."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     trace = only(profile.captures[0], "msprof_2*.json")
     renamed = trace.rename(trace.with_name(f"{name.format(trace.stem[-14:])}.json"))
     (source,) = discover(profile.path).sources
@@ -488,9 +464,9 @@ def test_names_of_exports(shelf: ProfileShelf, tmp_path: Path, name: str) -> Non
     assert overlap_ns(read(source)) == expected_overlap(profile.run, 0)
 
 
-def test_ranges_file_is_not_read_twice(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_ranges_file_is_not_read_twice(copied: Copier) -> None:
     """msprof_tx_*.json repeats ranges of msprof_*.json and is left alone, whatever is in it."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     ranges = only(profile.captures[0], "msprof_tx_*.json")
     ranges.rename(ranges.with_name("msprof_tx_20260101000000.json")).write_text("[{")
     (source,) = discover(profile.path).sources
@@ -513,9 +489,9 @@ def test_subsets_of_a_graph_timeline_are_not_read_twice(shelf: ProfileShelf) -> 
 # -- which run it is -------------------------------------------------------------------------------
 
 
-def test_two_captures_of_one_card_are_two_runs(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_two_captures_of_one_card_are_two_runs(copied: Copier) -> None:
     """However close one follows the other: the newer is read, and a note names the older."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     older = without_rank(profile, 0)
     newer = older.with_name(older.name.replace("20250109120000123", "20250109120011123"))
     shutil.copytree(older, newer)
@@ -530,11 +506,9 @@ def test_two_captures_of_one_card_are_two_runs(shelf: ProfileShelf, tmp_path: Pa
     assert [run.path for run in found.runs] == [older.resolve(), newer.resolve()]
 
 
-def test_without_their_sessions_the_records_tell_runs_apart(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_without_their_sessions_the_records_tell_runs_apart(copied: Copier) -> None:
     """An export alone tells neither device nor session: what it recorded does."""
-    profile = shelf.copy("mindstudio", tmp_path / "run")
+    profile = copied("mindstudio")
     captures = [without_rank(profile, number) for number in (1, 0)][::-1]
     for capture in captures:
         for path in capture.iterdir():
@@ -592,10 +566,10 @@ def test_raw_rank_beside_an_exported_one(
 
 @pytest.mark.parametrize("framework", ["torch_npu", "mindspore"])
 def test_a_rank_that_was_not_parsed_names_the_profiler_that_does(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], framework: str
+    copied: Copier, capsys: pytest.CaptureFixture[str], framework: str
 ) -> None:
     """What a framework left is parsed with the data of msprof inside; the others can be read."""
-    profile = shelf.copy("mindstudio", tmp_path / "run")
+    profile = copied("mindstudio")
     session = raw_session(profile, 1)
     end = "pt" if framework == "torch_npu" else "ms"
     around = profile.path / f"dp0_pp0_tp1_rank1_45_20250109120000123_ascend_{end}"
@@ -611,9 +585,9 @@ def test_a_rank_that_was_not_parsed_names_the_profiler_that_does(
     assert "rank 1 is left out" in capsys.readouterr().err
 
 
-def test_exported_capture_beats_a_raw_one(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_exported_capture_beats_a_raw_one(copied: Copier) -> None:
     """A later capture of a rank that was never exported does not hide the one that was."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     exported = profile.captures[0]
     later = exported.with_name(exported.name.replace("20250109120000123", NEWER))
     shutil.copytree(exported, later)
@@ -645,9 +619,9 @@ def test_log_beside_a_database(shelf: ProfileShelf, tmp_path: Path) -> None:
     assert tree_state(profile.path) == before
 
 
-def test_empty_log_beside_a_database(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_empty_log_beside_a_database(copied: Copier) -> None:
     """An empty write-ahead log, as a clean exit leaves it, is not touched."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     database = only(profile.captures[0], "ascend_pytorch_profiler_0.db")
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("PRAGMA journal_mode = WAL")

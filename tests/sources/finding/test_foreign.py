@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError
 from timeline.sources.finding.discovery import discover
@@ -98,9 +98,9 @@ def test_what_tlexport_wrote_is_a_timeline(
     assert f"tlexport show {tmp_path / name}" in capsys.readouterr().err
 
 
-def test_beside_a_profile_a_note_names_it(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_beside_a_profile_a_note_names_it(copied: Copier) -> None:
     """A trace that looks like one of PyTorch is not passed over as one of another program."""
-    profile = shelf.copy("kineto", tmp_path / "run")
+    profile = copied("kineto")
     (profile.path / "viz.json").write_bytes(trace({"name": "f", "cat": "FEE"}))
     (note,) = discover(profile.path).notes
     assert "viz.json was not read: it is a trace of VizTracer" in note

@@ -14,7 +14,7 @@ import pytest
 
 from simulator.overlap import expected_overlap
 from tests.support.found_profiles import only, overlap_ns, ranks_of, read, without_rank
-from tests.support.profile_shelf import MAIN_LAYOUTS, ProfileShelf, change_fields
+from tests.support.profile_shelf import MAIN_LAYOUTS, Copier, ProfileShelf, change_fields
 from timeline.cli.main import main
 from timeline.errors import RankIdentityError, UsageError
 from timeline.sources.finding.discovery import FindingOptions, discover
@@ -62,31 +62,25 @@ def told_by_host_info(capture: Path) -> None:
         ("mindspore-2.1", told_by_device_info),
     ],
 )
-def test_rank_from_metadata(
-    shelf: ProfileShelf, tmp_path: Path, layout: str, tell: Callable[[Path], None]
-) -> None:
+def test_rank_from_metadata(copied: Copier, layout: str, tell: Callable[[Path], None]) -> None:
     """Each kind of metadata tells the rank where it is the only one that does."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     tell(without_rank(profile, 1))
     assert ranks_of(profile.path) == [0, 5]
 
 
 @pytest.mark.parametrize("name", ["rank_5", "rank-5", "rank5", "rank5_ascend_pt"])
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db"])
-def test_rank_from_the_name_of_a_capture(
-    shelf: ProfileShelf, tmp_path: Path, layout: str, name: str
-) -> None:
+def test_rank_from_the_name_of_a_capture(copied: Copier, layout: str, name: str) -> None:
     """A capture without metadata is the rank that its name says."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     without_rank(profile, 1).rename(profile.path / name)
     assert ranks_of(profile.path) == [0, 5]
 
 
-def test_current_directory_without_a_rank(
-    shelf: ProfileShelf, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_current_directory_without_a_rank(copied: Copier, monkeypatch: pytest.MonkeyPatch) -> None:
     """A capture can be given a rank by its name when it is the current directory."""
-    profile = shelf.copy("mindstudio", tmp_path / "run", ranks=1)
+    profile = copied("mindstudio", ranks=1)
     capture = without_rank(profile, 0)
     monkeypatch.chdir(capture)
     assert ranks_of(Path()) == [0]
@@ -106,9 +100,9 @@ def test_rank_from_a_directory_above(shelf: ProfileShelf, tmp_path: Path, layout
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_a_capture_of_no_rank_is_rank_0(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+def test_a_capture_of_no_rank_is_rank_0(copied: Copier, layout: str) -> None:
     """rank_id -1 means that it was not distributed: that is assumed, and said once."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    profile = copied(layout, ranks=1)
     capture = without_rank(profile, 0)
     found = discover(profile.path)
     (source,) = found.sources
@@ -122,9 +116,9 @@ def test_a_capture_of_no_rank_is_rank_0(shelf: ProfileShelf, tmp_path: Path, lay
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_captures_of_no_rank_are_numbered(shelf: ProfileShelf, tmp_path: Path, layout: str) -> None:
+def test_captures_of_no_rank_are_numbered(copied: Copier, layout: str) -> None:
     """Several of one run are ordinals by host, device and path; one note says which is which."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     captures = [without_rank(profile, number) for number in (1, 0)][::-1]
     found = discover(profile.path)
     assert [source.identity.rank for source in found.sources] == [0, 1]
@@ -140,10 +134,10 @@ def test_captures_of_no_rank_are_numbered(shelf: ProfileShelf, tmp_path: Path, l
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
 def test_a_capture_of_no_rank_beside_one_with_a_rank(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
+    copied: Copier, capsys: pytest.CaptureFixture[str], layout: str
 ) -> None:
     """It is not known which it is: an error by path, whose command works as it stands."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     capture = without_rank(profile, 1)
     with pytest.raises(RankIdentityError) as caught:
         discover(profile.path)
@@ -155,11 +149,9 @@ def test_a_capture_of_no_rank_beside_one_with_a_rank(
 
 
 @pytest.mark.parametrize("layout", ["torch-text", "torch-db", "mindstudio", "mindspore-2.1"])
-def test_duplicate_rank(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str], layout: str
-) -> None:
+def test_duplicate_rank(copied: Copier, capsys: pytest.CaptureFixture[str], layout: str) -> None:
     """Two captures of one moment that claim one rank are an error that lists both."""
-    profile = shelf.copy(layout, tmp_path / "run")
+    profile = copied(layout)
     first, second = profile.captures
     claim = {"rank_id": 0}
     for path in [*second.glob("device_*/info.json.?"), *second.glob("host/info.json")]:
@@ -205,9 +197,9 @@ def test_databases_of_one_rank_in_one_directory_are_named(
     assert ranks_of(tmp_path, {str(paths[1]): 1}) == [0, 1]
 
 
-def test_contradictory_rank(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_contradictory_rank(copied: Copier) -> None:
     """Metadata and names that disagree are an error that quotes every statement."""
-    profile = shelf.copy("mindformers", tmp_path / "run")
+    profile = copied("mindformers")
     folder = profile.path / "output" / "profile"
     (folder / "rank_1").rename(folder / "rank_3")
     with pytest.raises(RankIdentityError) as caught:
@@ -218,9 +210,9 @@ def test_contradictory_rank(shelf: ProfileShelf, tmp_path: Path) -> None:
     assert ranks_of(profile.path, {capture: 1}) == [0, 1]
 
 
-def test_contradictory_metadata(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_contradictory_metadata(copied: Copier) -> None:
     """A database that says another rank than the file beside it is an error too."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+    profile = copied("torch-db", ranks=1)
     capture = profile.captures[0]
     (capture / "profiler_info_0.json").rename(capture / "profiler_info_2.json")
     with pytest.raises(RankIdentityError, match=r"says 0.*says 2"):
@@ -251,10 +243,3 @@ def test_assign_rank_to_nothing(shelf: ProfileShelf) -> None:
         discover(profile.path, {"PROF_absent": 1})
     for capture in profile.captures:
         assert capture.name in str(caught.value)
-
-
-def test_assigned_rank_twice(shelf: ProfileShelf) -> None:
-    """An assignment to a rank that another capture has is a duplicate like any other."""
-    profile = shelf.get("torch-db")
-    with pytest.raises(RankIdentityError, match="twice"):
-        discover(profile.path, {profile.captures[1].name: 0})

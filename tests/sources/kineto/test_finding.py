@@ -12,7 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.found_profiles import ranks_of
+from tests.support.profile_shelf import Copier, ProfileShelf
 from timeline.cli.main import main
 from timeline.errors import NoProfileError, RankIdentityError, SourceError
 from timeline.selection import DETAIL_LAYERS
@@ -23,19 +24,10 @@ from timeline.sources.common.export_files import (
     kind_of_json,
 )
 from timeline.sources.finding.discovery import FindingOptions, discover
-from timeline.sources.kineto.header import (
-    KinetoHeader,
-    KinetoName,
-    read_header,
-    read_name,
-)
+from timeline.sources.kineto.header import KinetoHeader, KinetoName, read_header, read_name
 from timeline.sources.source import ReadRequest
 
 EVENT = {"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "ts": 10, "dur": 5}
-
-
-def ranks_of(path: Path, assigned: dict[str, int] | None = None) -> list[int]:
-    return [source.identity.rank for source in discover(path, assigned).sources]
 
 
 def write(path: Path, rank: int | None = None, *, at_end: bool = False, **head: Any) -> Path:
@@ -99,27 +91,25 @@ def test_other_files_are_not_taken_for_traces(tmp_path: Path, text: str) -> None
             discover(path)
 
 
-def test_a_timeline_is_not_read_as_a_profile(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_a_timeline_is_not_read_as_a_profile(copied: Copier) -> None:
     """What this program writes as JSON looks alike; a second export must not find the first."""
-    profile = shelf.copy("kineto", tmp_path / "run")
+    profile = copied("kineto")
     assert main([str(profile.path), "-o", str(profile.path / "rank0.json")]) == 0
     assert ranks_of(profile.path) == [0, 1]
 
 
-def test_other_captures_below_are_found_too(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_other_captures_below_are_found_too(copied: Copier) -> None:
     """A trace says nothing of the directories beside it."""
-    profile = shelf.copy("torch-text", tmp_path / "run")
+    profile = copied("torch-text")
     write(profile.path / "gpu.json", 7)
     found = discover(profile.path)
     assert [source.identity.rank for source in found.sources] == [0, 1]
     assert "time not known, rank 7" in found.notes[0]
 
 
-def test_a_trace_inside_a_capture_of_another_layout_is_not_read(
-    shelf: ProfileShelf, tmp_path: Path
-) -> None:
+def test_a_trace_inside_a_capture_of_another_layout_is_not_read(copied: Copier) -> None:
     """The richer layout wins."""
-    profile = shelf.copy("torch-text", tmp_path / "run")
+    profile = copied("torch-text")
     for capture in profile.captures:
         write(capture / "ASCEND_PROFILER_OUTPUT" / "gpu.json", 7)
         write(capture / "rank7.pt.trace.json", 7)
@@ -209,9 +199,9 @@ def test_ranks_that_are_taken_twice_are_an_error(tmp_path: Path) -> None:
         discover(tmp_path)
 
 
-def test_the_newest_trace_of_a_process_is_read(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_the_newest_trace_of_a_process_is_read(copied: Copier) -> None:
     """A schedule that repeats leaves a trace of each turn; the older ones are named."""
-    profile = shelf.copy("kineto", tmp_path / "run")
+    profile = copied("kineto")
     older = profile.path / "host_12340.1736420000140000000.pt.trace.json"
     shutil.copyfile(profile.captures[0], older)
     found = discover(profile.path)

@@ -15,7 +15,7 @@ from simulator.simulation import make_run
 from simulator.writers.mindspore.display import write_mindspore_display
 from simulator.writers.mindspore.text import device_ns
 from tests.support.places import DATA
-from tests.support.profile_shelf import ProfileShelf
+from tests.support.profile_shelf import Copier, ProfileShelf
 from tests.support.read_profiles import lost_rows, records_of
 from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
@@ -42,9 +42,9 @@ def test_copied_overlap_is_not_a_loss(shelf: ProfileShelf) -> None:
     assert omission.rows > 10
 
 
-def test_steps_of_the_display_itself(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_steps_of_the_display_itself(copied: Copier) -> None:
     """Without a step trace, the steps are those that the display draws, from its own zero."""
-    profile = shelf.copy("mindspore-display-1.5", tmp_path / "copy")
+    profile = copied("mindspore-display-1.5")
     for path in profile.path.rglob("step_trace_raw_*"):
         path.unlink()
     records = records_of(profile.path)
@@ -61,9 +61,9 @@ def test_steps_of_the_display_itself(shelf: ProfileShelf, tmp_path: Path) -> Non
     assert int(records.tasks.start_ns.min()) == 0
 
 
-def test_step_trace_that_nothing_relates(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_step_trace_that_nothing_relates(copied: Copier) -> None:
     """Steps on a clock of which nothing is known are left out and counted, never drawn wrongly."""
-    profile = shelf.copy("mindspore-display", tmp_path / "copy")
+    profile = copied("mindspore-display")
     for path in profile.path.rglob("min_cycle_counter_*"):
         path.unlink()
     assert lost_rows(records_of(profile.path)) == {}, "the reduces tell the origin"

@@ -17,15 +17,12 @@ from hypothesis import strategies as st
 from simulator.model import Run
 from simulator.overlap import expected_overlap
 from simulator.simulation import make_run
-from simulator.writers.mindspore.text import (
-    device_ns,
-    write_mindspore_text,
-)
+from simulator.writers.mindspore.text import device_ns, write_mindspore_text
 from simulator.writers.trace_json.mindspore import write_mindspore_timeline
 from simulator.writers.trace_json.mindstudio import write_mindstudio
 from tests.support.examples import at_most
 from tests.support.places import DATA
-from tests.support.profile_shelf import ProfileShelf, change_fields
+from tests.support.profile_shelf import Copier, ProfileShelf, change_fields
 from tests.support.read_profiles import lost_rows, records_of
 from timeline.analysis.overlap import measure_overlap
 from timeline.analysis.steps import assign_steps, with_steps
@@ -61,11 +58,9 @@ def unnumbered(profiler: Path) -> None:
 
 
 @pytest.mark.parametrize("as_list", [False, True])
-def test_hccl_tasks_of_a_directory_without_an_id(
-    shelf: ProfileShelf, tmp_path: Path, as_list: bool
-) -> None:
+def test_hccl_tasks_of_a_directory_without_an_id(copied: Copier, as_list: bool) -> None:
     """The only rank of a directory is the one that hccl_info and its traces are of."""
-    profile = shelf.copy("mindspore-text-hccl", tmp_path / "copy", ranks=1)
+    profile = copied("mindspore-text-hccl", ranks=1)
     (before,) = read_all(profile.path)
     (directory,) = profile.path.rglob("hccl_info_0")
     unnumbered(directory.parent)
@@ -81,9 +76,9 @@ def test_hccl_tasks_of_a_directory_without_an_id(
     assert not any(one.file == "hccl_info" for one in after.unused)
 
 
-def test_hccl_tasks_of_no_known_rank_are_named(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_hccl_tasks_of_no_known_rank_are_named(copied: Copier) -> None:
     """Where several ranks share a directory, whose hccl_info it is cannot be told."""
-    profile = shelf.copy("mindspore-text-hccl", tmp_path / "copy", ranks=1)
+    profile = copied("mindspore-text-hccl", ranks=1)
     (directory,) = profile.path.rglob("hccl_info_0")
     profiler = directory.parent
     unnumbered(profiler)
@@ -96,9 +91,9 @@ def test_hccl_tasks_of_no_known_rank_are_named(shelf: ProfileShelf, tmp_path: Pa
         assert any(one.file == "hccl_info" for one in records.unused)
 
 
-def test_reduces_without_hccl_files_stay(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_reduces_without_hccl_files_stay(copied: Copier) -> None:
     """Where HCCL files tell of some steps only, the step trace tells of the others."""
-    profile = shelf.copy("mindspore-text-hccl", tmp_path / "copy")
+    profile = copied("mindspore-text-hccl")
     for path in profile.path.rglob("hccl_info_0/*/2.json"):
         path.unlink()
     records = records_of(profile.path)
@@ -187,10 +182,10 @@ def test_same_id_twice_is_an_error(shelf: ProfileShelf, tmp_path: Path) -> None:
 @pytest.mark.parametrize("export", [write_mindstudio, write_mindspore_timeline])
 @pytest.mark.parametrize("named", [True, False], ids=["with rank ids", "without rank ids"])
 def test_export_beside_it_wins(
-    shelf: ProfileShelf, tmp_path: Path, export: Callable[[Run, Path], list[Path]], *, named: bool
+    copied: Copier, export: Callable[[Run, Path], list[Path]], *, named: bool
 ) -> None:
     """An export in the same directory is richer: one picture of a rank, and a note."""
-    profile = shelf.copy("mindspore-text", tmp_path / "run")
+    profile = copied("mindspore-text")
     run = replace(profile.run, ranks=profile.run.ranks[:1]) if not named else profile.run
     for session in export(run, profile.path / "profiler"):
         for info in session.rglob("info.json*"):
@@ -209,9 +204,9 @@ def test_export_beside_it_wins(
     assert all("text outputs in profiler hold less than PROF_" in note for note in found.notes)
 
 
-def test_exports_of_unknown_ranks_beside_it(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_exports_of_unknown_ranks_beside_it(copied: Copier) -> None:
     """Where nothing tells which export is of which rank, the text is read and a note says why."""
-    profile = shelf.copy("mindspore-text", tmp_path / "run")
+    profile = copied("mindspore-text")
     for session in write_mindstudio(profile.run, profile.path / "profiler"):
         for info in session.rglob("info.json*"):
             if not info.name.endswith(".done"):
@@ -225,9 +220,9 @@ def test_exports_of_unknown_ranks_beside_it(shelf: ProfileShelf, tmp_path: Path)
     assert all("no rank id" in note for note in found.notes)
 
 
-def test_raw_data_beside_it_is_passed_over(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_raw_data_beside_it_is_passed_over(copied: Copier) -> None:
     """Raw data that was never exported does not hide the text that MindSpore made of it."""
-    profile = shelf.copy("mindspore-text", tmp_path / "run")
+    profile = copied("mindspore-text")
     raw = profile.path / "profiler" / "PROF_000001_20250109120000123_ABC" / "device_0"
     (raw / "data").mkdir(parents=True)
     found = discover(profile.path)
@@ -446,9 +441,9 @@ def test_operators_that_differ_are_not_described(tmp_path: Path) -> None:
     assert [strings[code] for code in tasks.input_shapes.tolist()] == ["", ""]
 
 
-def test_broken_hccl_files_are_counted(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_broken_hccl_files_are_counted(copied: Copier) -> None:
     """One broken file of many costs its own op only."""
-    profile = shelf.copy("mindspore-text-hccl", tmp_path / "copy")
+    profile = copied("mindspore-text-hccl")
     paths = sorted(profile.path.rglob("hccl_info_0/*/*.json"))
     paths[0].write_text('{"traceEvents": [{"name"', encoding="utf-8")
     records = records_of(profile.path)

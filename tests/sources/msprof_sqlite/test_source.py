@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 from simulator.writers.msprof_sqlite import DEVICE_MONOTONIC_NS, TICK_NS, DeviceCounter
 from tests.support.examples import at_most
+from tests.support.found_profiles import same
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import Profile, ProfileShelf, change_fields
 from timeline.analysis.sound_records import drop_invalid_rows
@@ -77,13 +78,6 @@ def rows(records: Records, table: str, columns: str, offset_ns: int = 0) -> Rows
         is_name = values.dtype == np.int32
         cells.append([records.strings[code] for code in values] if is_name else values.tolist())
     return Multiset(zip(*cells, strict=True))
-
-
-def same(found: Rows, wanted: Rows) -> None:
-    """Both hold the same rows, and some; a failure names a few that only one of them holds."""
-    assert wanted
-    assert list((found - wanted).items())[:3] == list((wanted - found).items())[:3]
-    assert found == wanted
 
 
 def alter(database: Path, *statements: str) -> None:

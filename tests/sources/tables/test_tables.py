@@ -10,8 +10,7 @@ import io
 import lzma
 import random
 import shutil
-from collections import Counter as Multiset
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,9 +21,9 @@ from hypothesis import strategies as st
 from simulator.model import Collective, RankRun, Step
 from simulator.overlap import expected_overlap
 from tests.support.examples import at_most
-from tests.support.found_profiles import only
+from tests.support.found_profiles import only, same
 from tests.support.places import DATA
-from tests.support.profile_shelf import Profile, ProfileShelf
+from tests.support.profile_shelf import Copier, Profile, ProfileShelf
 from timeline.analysis.cut import cut
 from timeline.analysis.overlap import measure_overlap
 from timeline.analysis.steps import with_steps
@@ -58,14 +57,6 @@ def read(source: Source) -> Records:
 def read_one(path: Path) -> Records:
     (source,) = sources_of(path)
     return read(source)
-
-
-def same(found: Iterable[object], wanted: Iterable[object]) -> None:
-    """Both hold the same things equally often, and something at all."""
-    have, want = Multiset(found), Multiset(wanted)
-    assert want
-    assert list((have - want).items())[:5] == list((want - have).items())[:5]
-    assert have == want
 
 
 def names_of(records: Records, codes: Codes) -> list[str]:
@@ -138,9 +129,9 @@ def test_tasks_of_a_step_are_selected_with_it(shelf: ProfileShelf) -> None:
 
 
 @pytest.mark.parametrize("graphs", [(1,), (1, 3)])
-def test_task_time_alone(shelf: ProfileShelf, tmp_path: Path, graphs: tuple[int, ...]) -> None:
+def test_task_time_alone(copied: Copier, graphs: tuple[int, ...]) -> None:
     """Types tell what computes, the step trace tells steps, and there is no communication."""
-    profile = shelf.copy("op-summary", tmp_path / "run", graphs=graphs)
+    profile = copied("op-summary", graphs=graphs)
     for path in profile.path.rglob("op_summary_*.csv"):
         path.unlink()
     for source in sources_of(profile.path):
@@ -173,9 +164,9 @@ def test_steps_of_kernel_details_span_their_rows(shelf: ProfileShelf) -> None:
         assert list(zip(steps.iteration, steps.start_ns, steps.end_ns, strict=True)) == wanted
 
 
-def test_groups_of_ops(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_groups_of_ops(copied: Copier) -> None:
     """communication.json tells the groups of ops; without it their names number them."""
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1)
+    profile = copied("kernel-details", ranks=1)
     output = profile.captures[0] / "ASCEND_PROFILER_OUTPUT"
     records = read_one(profile.path)
     assert {records.strings[code] for code in records.ops.group.tolist()} == {"Group 0"}
@@ -201,8 +192,8 @@ def test_groups_of_ops(shelf: ProfileShelf, tmp_path: Path) -> None:
     assert "communication.json" in "".join(read_one(profile.path).warnings)
 
 
-def test_steps_without_rows_are_remarked(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1)
+def test_steps_without_rows_are_remarked(copied: Copier) -> None:
+    profile = copied("kernel-details", ranks=1)
     assert read_one(profile.path).warnings == ()
     path = profile.captures[0] / "ASCEND_PROFILER_OUTPUT" / "step_trace_time.csv"
     path.write_text(path.read_text(encoding="utf-8") + "17,1,1,0,1,1,3,0,1,1\n", encoding="utf-8")
@@ -280,8 +271,8 @@ def test_tables_above_captures_hide_nothing(shelf: ProfileShelf, tmp_path: Path)
         assert [one.identity.rank for one in sources_of(profile.path)] == [0, 1]
 
 
-def test_raw_data_below_tables_is_passed_over(shelf: ProfileShelf, tmp_path: Path) -> None:
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1)
+def test_raw_data_below_tables_is_passed_over(copied: Copier) -> None:
+    profile = copied("kernel-details", ranks=1)
     (profile.captures[0] / "PROF_000001_20250109120000123_AAAA" / "device_0" / "data").mkdir(
         parents=True
     )
@@ -320,9 +311,9 @@ def test_several_devices_in_one_table(shelf: ProfileShelf, tmp_path: Path) -> No
     assert "devices 0,1" in "".join(read_one(folder).warnings)
 
 
-def test_newest_export_wins(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_newest_export_wins(copied: Copier) -> None:
     """Tables of an earlier export lie beside the newer ones, and are not read."""
-    profile = shelf.copy("op-summary", tmp_path / "run", ranks=1)
+    profile = copied("op-summary", ranks=1)
     wanted = len(read_one(profile.path).tasks)
     for path in list(profile.path.rglob("*_2025*.csv")):
         kind = path.name.rpartition("_")[0]
@@ -376,11 +367,9 @@ def quoted(data: bytes) -> bytes:
     ],
     ids=["slices", "mark", "CRLF", "no tabs", "no last line end", "repeated header", "all quoted"],
 )
-def test_spellings_of_one_table(
-    shelf: ProfileShelf, tmp_path: Path, change: Callable[[Path], None]
-) -> None:
+def test_spellings_of_one_table(copied: Copier, change: Callable[[Path], None]) -> None:
     """However a table is written, it says the same and nothing is lost."""
-    profile = shelf.copy("op-summary", tmp_path / "run", ranks=1)
+    profile = copied("op-summary", ranks=1)
     change(next(iter(profile.path.rglob("op_summary_*.csv"))))
     records = read_one(profile.path)
     same(compute_rows(records), wanted_rows(profile.run.rank(0), scoped=True))
@@ -436,14 +425,10 @@ def cut_in_the_last_row(data: bytes) -> bytes:
     ],
 )
 def test_damage_costs_one_row_and_is_counted(
-    shelf: ProfileShelf,
-    tmp_path: Path,
-    change: Callable[[bytes], bytes],
-    reason: str | None,
-    line: int,
+    copied: Copier, change: Callable[[bytes], bytes], reason: str | None, line: int
 ) -> None:
     """Everything else is read; what is lost is counted with the file and the line."""
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1)
+    profile = copied("kernel-details", ranks=1)
     path = next(iter(profile.path.rglob("kernel_details.csv")))
     whole = read_one(profile.path)
     before = len(path.read_bytes().splitlines())
@@ -465,9 +450,9 @@ def test_damage_costs_one_row_and_is_counted(
 
 
 @pytest.mark.parametrize("end", ["", ",", ",Wait Ti", "\n"])
-def test_a_header_that_breaks_off_is_told(shelf: ProfileShelf, tmp_path: Path, end: str) -> None:
+def test_a_header_that_breaks_off_is_told(copied: Copier, end: str) -> None:
     """A table that was cut within its header, behind the columns it needs, is no empty table."""
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1)
+    profile = copied("kernel-details", ranks=1)
     path = next(iter(profile.path.rglob("kernel_details.csv")))
     path.write_text("\nName,Start Time(us),Duration(us)" + end, encoding="utf-8")
     reasons = [one.reason for one in read_one(profile.path).omissions if one.loss]
@@ -476,20 +461,18 @@ def test_a_header_that_breaks_off_is_told(shelf: ProfileShelf, tmp_path: Path, e
 
 
 @pytest.mark.parametrize("content", ["", "\n\n", "Name,Type\na,b\n", "\0\0\0\0"])
-def test_a_table_without_times_is_an_error(
-    shelf: ProfileShelf, tmp_path: Path, content: str
-) -> None:
+def test_a_table_without_times_is_an_error(copied: Copier, content: str) -> None:
     """The message names the file and the column that is missing."""
-    profile = shelf.copy("kernel-details", tmp_path / "run", ranks=1)
+    profile = copied("kernel-details", ranks=1)
     path = next(iter(profile.path.rglob("kernel_details.csv")))
     path.write_text(content, encoding="utf-8")
     with pytest.raises(SourceError, match=r"kernel_details\.csv: has no column Start Time\(us\)"):
         read_one(profile.path)
 
 
-def test_columns_of_level_0(shelf: ProfileShelf, tmp_path: Path) -> None:
+def test_columns_of_level_0(copied: Copier) -> None:
     """Eight columns: no streams, no ids, no shapes; task_time still adds no kernel twice."""
-    profile = shelf.copy("op-summary", tmp_path / "run", ranks=1)
+    profile = copied("op-summary", ranks=1)
     path = next(iter(profile.path.rglob("op_summary_*.csv")))
     names = ("Op Name", "OP Type", "Task Type", "Task Start Time(us)", "Task Duration(us)")
     with path.open(encoding="utf-8", newline="") as file:
@@ -509,9 +492,9 @@ def test_columns_of_level_0(shelf: ProfileShelf, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("core", ["COMMUNICATION", "AI_VECTOR_CORE"])
-def test_communication_kernels_are_tasks(shelf: ProfileShelf, tmp_path: Path, core: str) -> None:
+def test_communication_kernels_are_tasks(copied: Copier, core: str) -> None:
     """A row that runs communication on vector cores is drawn on its stream and computes not."""
-    profile = shelf.copy("op-summary", tmp_path / "run", ranks=1)
+    profile = copied("op-summary", ranks=1)
     whole = read_one(profile.path)
     path = next(iter(profile.path.rglob("op_summary_*.csv")))
     data = changed_cell("Op Name", "hcom_allReduce_AivKernel", 1)(path.read_bytes())
@@ -524,11 +507,9 @@ def test_communication_kernels_are_tasks(shelf: ProfileShelf, tmp_path: Path, co
 
 @pytest.mark.parametrize("in_ns", [True, False])
 @pytest.mark.parametrize("layout", ["op-summary", "kernel-details", "mindstudio", "torch-text"])
-def test_starts_without_a_unit(
-    shelf: ProfileShelf, tmp_path: Path, layout: str, in_ns: bool
-) -> None:
+def test_starts_without_a_unit(copied: Copier, layout: str, in_ns: bool) -> None:
     """Writers before mid-2023 wrote nanoseconds; microseconds are told by kernels that must fit."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    profile = copied(layout, ranks=1)
     for path in profile.path.rglob("task_time_*.csv"):
         path.unlink()
     whole = read_one(profile.path)
@@ -553,10 +534,10 @@ def test_starts_without_a_unit(
 
 @pytest.mark.parametrize("layout", ["mindstudio", "torch-text"])
 def test_rows_of_another_name_and_length_are_found_by_their_ids(
-    shelf: ProfileShelf, tmp_path: Path, layout: str
+    copied: Copier, layout: str
 ) -> None:
     """A row with the stream, the task id and the start of a task is its row; ids alone repeat."""
-    profile = shelf.copy(layout, tmp_path / "run", ranks=1)
+    profile = copied(layout, ranks=1)
     whole = read_one(profile.path)
     (path,) = [*profile.path.rglob("op_summary_*.csv"), *profile.path.rglob("kernel_details.csv")]
     with path.open(encoding="utf-8", newline="") as file:
@@ -601,10 +582,7 @@ CELLS = st.text(
     block_bytes=st.integers(8, 200),
 )
 def test_cells_are_those_of_the_csv_module(
-    tmp_path_factory: pytest.TempPathFactory,
-    rows: list[list[str]],
-    ends: str,
-    block_bytes: int,
+    tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]], ends: str, block_bytes: int
 ) -> None:
     """Whatever is in cells, and wherever blocks end, as long as a row is a line."""
     out = io.StringIO()
