@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -28,9 +28,11 @@ from timeline.analysis.work.framework_calls import STEP
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
 from timeline.errors import format_ids
+from timeline.records.task_kinds import Unit, unit_of
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.units import format_count, format_like, format_number, format_share, format_short
+from timeline.verdict.remedies import find_remedy
 
 NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8
@@ -51,7 +53,8 @@ class ReportedFinding:
     on top of the findings before it. gain_share, further_share: as shares of the recording.
     evidence: names and numbers used in the sentence. text: the sentence without `bound`, which is
     the class of the run, such as Input-bound, empty if ranks or steps are to blame. is_first:
-    whether it is the first finding of the run.
+    whether it is the first finding of the run. remedy: the last clause of the sentence, which says
+    what to try; empty if the recording holds no evidence for one, or a finding before has it.
     """
 
     kind: FindingKind
@@ -68,15 +71,17 @@ class ReportedFinding:
     text: str
     bound: str = ""
     is_first: bool = False
+    remedy: str = ""
 
     @property
     def sentence(self) -> str:
         """Return the sentence on the finding; that of the first one starts with `bound`."""
+        text = f"{self.text}; {self.remedy}" if self.remedy else self.text
         if self.bound and self.is_first:
-            return f"{self.bound}: {self.text}."
+            return f"{self.bound}: {text}."
         if self.kind is FindingKind.SLOW_OPERATOR:  # starts with a name, whose case must not change
-            return f"{self.text}."
-        return f"{self.text[0].upper()}{self.text[1:]}."
+            return f"{text}."
+        return f"{text[0].upper()}{text[1:]}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return the finding under the names of the report."""
@@ -92,6 +97,7 @@ class ReportedFinding:
             "basis": self.basis.value,
             "fault": self.fault,
             "evidence": self.evidence,
+            "remedy": self.remedy or None,
             "sentence": self.sentence,
         }
 
@@ -155,9 +161,10 @@ def report_findings(
         are_left_out = any(rank.recorded.tasks.any() for rank in facts)
         return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
     losses = find_losses(run)
-    words = FindingWords([rank.rank for rank in facts], losses, path, computing, on_disk)
+    numbers = [rank.rank for rank in facts]
+    words = FindingWords(numbers, losses, path, computing, on_disk, _ai_cpu_types(facts))
     reported = ReportedFindings(
-        tuple(
+        _once_each(
             words.report(finding, losses.found[:place])
             for place, finding in enumerate(losses.found)
         ),
@@ -168,12 +175,32 @@ def report_findings(
     return reported, find_culprit(facts, waiting, losses)
 
 
+def _once_each(findings: Iterable[ReportedFinding]) -> tuple[ReportedFinding, ...]:
+    """Return the findings with each remedy at the first one only."""
+    remedies, reported = set[str](), list[ReportedFinding]()
+    for one in findings:
+        reported.append(replace(one, remedy="") if one.remedy in remedies else one)
+        remedies.add(one.remedy)
+    return tuple(reported)
+
+
+def _ai_cpu_types(facts: Sequence[RankFacts]) -> frozenset[str]:
+    """Return the types of operators that AI CPUs run on any rank."""
+    types = set[str]()
+    for operators in (rank.operators for rank in facts):
+        pairs = zip(operators.times.type.tolist(), operators.times.core.tolist(), strict=True)
+        strings = operators.strings
+        types.update(strings[kind] for kind, core in pairs if unit_of(strings[core]) is Unit.AI_CPU)
+    return frozenset(types)
+
+
 @dataclass(frozen=True)
 class FindingWords:
     """The context from which sentences on findings are written.
 
     numbers: ranks by position. losses: all findings. path, computing: see `report_findings`.
-    on_disk: all ranks of the profile, selected or not.
+    on_disk: all ranks of the profile, selected or not. ai_cpu_types: types of operators that run on
+    AI CPUs.
     """
 
     numbers: Sequence[int]
@@ -181,6 +208,7 @@ class FindingWords:
     path: Table
     computing: Table
     on_disk: Collection[int]
+    ai_cpu_types: Collection[str] = ()
 
     def report(self, finding: Finding, before: Sequence[Finding]) -> ReportedFinding:
         """Return a finding with its evidence and its sentence; before: the findings before it."""
@@ -193,6 +221,15 @@ class FindingWords:
         if cause is Cause.HOST and _ALLOCATES.search(evidence.get("call", "")):
             cause = Cause.MEMORY
         phrases = _Phrases(finding, ranks, evidence, self)
+        remedy = find_remedy(
+            finding,
+            cause,
+            call=evidence.get("call", ""),
+            share=finding.gain_ns / whole_ns,
+            waits=self._waits_for_data(),
+            on_ai_cpu=finding.name in self.ai_cpu_types,
+            first_steps=self.losses.step_numbers[:1],
+        )
         gain = self._gain(finding, follows=any(one.fault for one in before))
         return ReportedFinding(
             finding.kind,
@@ -209,7 +246,15 @@ class FindingWords:
             f"{_SENTENCES[finding.kind](phrases)}{gain}",
             _bound(phrases),
             is_first=not before,
+            remedy=remedy,
         )
+
+    def _waits_for_data(self) -> frozenset[str]:
+        """Return the names of calls on the critical path that wait for data."""
+        if not len(self.path):
+            return frozenset()
+        strings = StringPool(sorted(set(self.path["name"].astype(str).tolist())))
+        return frozenset(strings.texts(names_waiting_for_data(strings)))
 
     def _ranks(self, finding: Finding) -> tuple[int, ...] | None:
         if finding.absent is not None:

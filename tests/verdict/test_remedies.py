@@ -1,0 +1,87 @@
+"""Proves that remedies need evidence, and that each is given once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.support.places import DATA
+from timeline.analysis.gains.findings import Basis, Cause, Finding, FindingKind
+from timeline.cli.main import main
+from timeline.verdict import remedies
+from timeline.verdict.remedies import find_remedy
+
+
+def _finding(kind: FindingKind, cause: Cause, steps: tuple[int, ...] | None = None) -> Finding:
+    return Finding(kind, None, steps, cause, 100, 100, 200, 100, fault=True, basis=Basis.REPLAY)
+
+
+def _remedy(
+    cause: Cause,
+    kind: FindingKind = FindingKind.SLOW_HOSTS,
+    *,
+    call: str = "",
+    waits: tuple[str, ...] = (),
+    share: float = 0.2,
+    steps: tuple[int, ...] | None = None,
+    on_ai_cpu: bool = False,
+) -> str:
+    return find_remedy(
+        _finding(kind, cause, steps),
+        cause,
+        call=call,
+        share=share,
+        waits=waits,
+        on_ai_cpu=on_ai_cpu,
+        first_steps=(1,),
+    )
+
+
+@pytest.mark.parametrize(
+    ("expected", "given"),
+    [
+        (remedies.COMPILE, {"cause": Cause.HOST, "call": "AscendCL@aclopCompileAndExecute"}),
+        (remedies.ALLOCATE, {"cause": Cause.MEMORY, "call": "cudaMalloc"}),
+        ("", {"cause": Cause.MEMORY, "call": "cudaMalloc", "share": 0.04}),
+        (
+            remedies.NO_WORKERS,
+            {
+                "cause": Cause.INPUT,
+                "waits": ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",),
+            },
+        ),
+        (
+            remedies.MORE_WORKERS,
+            {
+                "cause": Cause.INPUT,
+                "waits": ("enumerate(DataLoader)#_MultiProcessingDataLoaderIter.__next__",),
+            },
+        ),
+        ("", {"cause": Cause.INPUT}),
+        (remedies.READ_LESS, {"cause": Cause.HOST, "call": "aten::_local_scalar_dense"}),
+        (remedies.READ_LESS, {"cause": Cause.HOST, "call": "aten::item"}),
+        ("", {"cause": Cause.HOST, "call": "train.py(9): items"}),
+        (remedies.WARM_UP, {"cause": Cause.HOST, "steps": (1,)}),
+        ("", {"cause": Cause.COMPUTING, "steps": (1,)}),
+        ("", {"cause": Cause.HOST, "steps": (2,)}),
+        (
+            remedies.AI_CPU,
+            {"cause": Cause.COMPUTING, "kind": FindingKind.SLOW_OPERATOR, "on_ai_cpu": True},
+        ),
+        ("", {"cause": Cause.COMPUTING, "kind": FindingKind.SLOW_OPERATOR}),
+    ],
+)
+def test_a_remedy_needs_its_evidence(expected: str, given: dict[str, object]) -> None:
+    """Each evidence has its remedy; without any there is none."""
+    assert _remedy(**given) == expected  # type: ignore[arg-type]
+
+
+def test_a_remedy_is_given_once(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two findings of one real run with the same evidence: the first one says what to try."""
+    path = DATA / "gpu-ranks"
+    if not Path(path).exists():
+        pytest.skip("gpu-ranks is not beside the project")
+    assert main(["--verdict", str(path)]) == 0
+    answer = " ".join(capsys.readouterr().out.split())
+    assert answer.count(remedies.ALLOCATE) == 1
