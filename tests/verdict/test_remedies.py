@@ -9,8 +9,8 @@ import pytest
 from tests.support.places import DATA
 from timeline.analysis.gains.findings import Basis, Cause, Finding, FindingKind
 from timeline.cli.main import main
-from timeline.verdict import remedies
-from timeline.verdict.remedies import find_remedy
+from timeline.verdict import advice as remedies
+from timeline.verdict.advice import find_remedy
 
 
 def _finding(kind: FindingKind, cause: Cause, steps: tuple[int, ...] | None = None) -> Finding:

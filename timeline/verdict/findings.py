@@ -32,7 +32,7 @@ from timeline.records.task_kinds import Unit, unit_of
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.units import format_count, format_like, format_number, format_share, format_short
-from timeline.verdict.remedies import find_remedy
+from timeline.verdict.advice import find_remedy
 
 NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8

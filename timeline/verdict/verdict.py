@@ -30,10 +30,15 @@ from timeline.verdict import words
 from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
-from timeline.verdict.kernels import compute_sentence, kernel_sentences, work_sentence
 from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
 from timeline.verdict.unreplayed import untimed_sentences
-from timeline.verdict.words import idle_sentence, mean_idle
+from timeline.verdict.words import (
+    compute_sentence,
+    idle_sentence,
+    kernel_sentences,
+    mean_idle,
+    work_sentence,
+)
 
 MOST_OPERATORS = 5
 BOUND = ("bound", "bound_share")

@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 
 import timeline
 from tests.support.profile_shelf import ProfileShelf
-from timeline.analysis.work.kernel_bounds import LEAST_BOUND, KernelRuns, KernelTotals
-from timeline.analysis.work.shape_work import shape_work
+from timeline.analysis.work.kernel_bounds import LEAST_BOUND, KernelRuns, KernelTotals, shape_work
 from timeline.cli.main import main
 from timeline.records.kernel_metrics import PIPES, CoreCounts, KernelMetrics
 from timeline.records.not_given import NO_ID, NO_TIME

@@ -1,4 +1,4 @@
-"""Bounds of kernels: their busiest pipe, their cores and clock, and the time outside of these.
+"""Bounds of kernels (busiest pipe, cores, clock) and their work, as counters and shapes tell them.
 
 All of it follows from sums over kernels that are weighted by their duration, so that the sums of
 operators, types or a whole rank are those of their kernels.
@@ -6,16 +6,19 @@ operators, types or a whole rank are those of their kernels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import ColumnTable, Float64, Int64, Rows, column
+from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
 from timeline.columns.distinct import rows_by_value
-from timeline.columns.group_by import sum_rows
+from timeline.columns.group_by import group_by, sum_rows
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.kernel_metrics import (
     CUBE_SIDE,
     PIPES,
@@ -249,3 +252,250 @@ def _quotient(values: npt.NDArray[Any], of: Int64) -> Float64:
     """Return values / of, NaN where that is zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where(of > 0, values / of, np.nan)
+
+
+# -- work from shapes ------------------------------------------------------------------------------
+
+
+Shape = tuple[int, ...]
+_PRODUCT = re.compile(r"(?:batch)?mat_?mul|^(?:aten::)?(?:mm|addmm|bmm|baddbmm|linear)$|gemm", re.I)
+_CONVOLUTION = re.compile(r"^conv[23]d$|^(?:aten::)?_?conv(?:olution|[12]d)", re.I)
+_UNKNOWN_WORK = re.compile(r"grouped|conv|attention|quant", re.I)
+"""Types whose operations shapes do not tell, unless they are products or convolutions as above."""
+_NUMBERS = re.compile(r"\d+")
+_BITS = re.compile(r"(\d+)$")
+_SIZES = {"FLOAT": 4, "DOUBLE": 8, "BOOL": 1, "HALF": 2, "LONG": 8, "INT": 4, "BF16": 2, "C10": 2}
+_FAST_TYPES = frozenset({"FLOAT16", "HALF", "BF16", "BFLOAT16", "DT_BF16", "C10::BFLOAT16"})
+FLOP_PER_CYCLE = {True: 8192, False: 2048}
+"""Operations of a cube core in a cycle: of numbers of 16 bits, and of 32 bits."""
+
+
+class WorkSums(ColumnTable):
+    """Work of an operator that its shapes tell, one row each.
+
+    operator: row in OperatorTimes. flop: operations, of runs that take flop_ns in all. products_ns:
+    duration of matrix products and convolutions, whose operations may not be known. moved_bytes:
+    inputs and outputs, of runs that take moved_ns. peak_cycles: cycles that one cube core would
+    take for flop at its peak.
+    """
+
+    operator: Int64 = column(np.int64)
+    flop: Int64 = column(np.int64, 0)
+    flop_ns: Int64 = column(np.int64, 0)
+    products_ns: Int64 = column(np.int64, 0)
+    moved_bytes: Int64 = column(np.int64, 0)
+    moved_ns: Int64 = column(np.int64, 0)
+    peak_cycles: Int64 = column(np.int64, 0)
+
+
+_WORK_SUMS = tuple(WorkSums.__annotations__)[1:]
+
+
+@dataclass(frozen=True)
+class Work:
+    """Work of one run; None if shapes do not tell it. peak_cycles: see `WorkSums`."""
+
+    flop: int | None
+    moved_bytes: int | None
+    is_product: bool
+    peak_cycles: int = 0
+
+
+def work_of_tasks(
+    tasks: Tasks, rows: Rows, kind: Codes, operator: Int64, kinds: StringPool, strings: StringPool
+) -> WorkSums:
+    """Return the work of tasks, summed by operator.
+
+    rows: of the tasks. kind, operator: (rows,) type among `kinds`, and row in OperatorTimes.
+    strings: of the tasks.
+    """
+    keys = [
+        kind.astype(np.int64),
+        *(
+            names[rows].astype(np.int64)
+            for names in (tasks.input_shapes, tasks.output_shapes, tasks.input_types)
+        ),
+    ]
+    groups = group_by(len(rows), keys)
+    columns = np.zeros((len(groups.first), len(_WORK_SUMS)), np.int64)
+    for at, (of_kind, inputs, outputs, types) in enumerate(
+        zip(*(values[groups.first].tolist() for values in keys), strict=True)
+    ):
+        if inputs == NO_NAME:
+            continue
+        work = shape_work(kinds[of_kind], strings[inputs], strings[outputs], strings[types])
+        has_flop, has_bytes = work.flop is not None, work.moved_bytes is not None
+        columns[at] = (
+            work.flop or 0,
+            has_flop,
+            work.is_product,
+            work.moved_bytes or 0,
+            has_bytes,
+            work.peak_cycles,
+        )
+    of_task = columns[groups.group]
+    duration_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
+    for name in ("flop_ns", "products_ns", "moved_ns"):
+        of_task[:, _WORK_SUMS.index(name)] *= duration_ns
+    by_name = {name: np.ascontiguousarray(of_task[:, at]) for at, name in enumerate(_WORK_SUMS)}
+    works = WorkSums.of(len(rows), operator=operator, **by_name)
+    return sum_rows(works, ("operator",), _WORK_SUMS)[0]
+
+
+def shape_work(kind: str, inputs: str, outputs: str, types: str) -> Work:
+    """Return the work of one run.
+
+    Args:
+        kind: type of the operator.
+        inputs, outputs: shapes as profilers write them, such as "32,64;64,10" or "[[32, 64], []]".
+        types: of the inputs, such as "FLOAT16;FLOAT16".
+
+    >>> shape_work("MatMulV2", "32,9216;4096,9216", "32,4096", "FLOAT;FLOAT").flop
+    2415919104
+    >>> shape_work("aten::mm", "[[8, 16], [16, 4]]", "", "").flop
+    1024
+    """
+    shapes, made = parse_shapes(inputs), parse_shapes(outputs)
+    names = [name.strip().upper() for name in types.split(";")]
+    moved = _moved_bytes([*shapes, *made], names) if made else None
+    is_product = bool(_PRODUCT.search(kind)) and not re.search("grouped|quant", kind, re.I)
+    if is_product or _CONVOLUTION.search(kind):
+        flop, padded = _product(shapes, made) if is_product else _convolution(shapes, made)
+        per_cycle = FLOP_PER_CYCLE[names[0] in _FAST_TYPES]
+        return Work(flop, moved, is_product=True, peak_cycles=-(-(padded or 0) // per_cycle))
+    return Work(None, moved, is_product=bool(_UNKNOWN_WORK.search(kind)))
+
+
+def parse_shapes(text: str) -> list[Shape]:
+    """Return the shapes that a profiler writes; those of scalars are empty.
+
+    >>> parse_shapes("32,64;64,10;"), parse_shapes("[[32, 64], [], [10]]")
+    ([(32, 64), (64, 10), ()], [(32, 64), (), (10,)])
+    """
+    if not text:
+        return []
+    if text.startswith("["):
+        parts: Iterable[str] = re.findall(r"\[([^\[\]]*)\]", text[1:-1])
+    else:
+        parts = text.strip('"').split(";")
+    return [tuple(map(int, _NUMBERS.findall(part))) for part in parts]
+
+
+def _product(inputs: Sequence[Shape], outputs: Sequence[Shape]) -> tuple[int | None, int | None]:
+    """Return the operations of a matrix product, and those of sizes padded to 16."""
+    matrices = [shape for shape in inputs if len(shape) >= 2]
+    if len(matrices) < 2 or not all(map(prod, matrices[:2])):
+        return None, None
+    left, right = matrices[:2]
+    if outputs and len(outputs[0]) >= 2:
+        *batch, rows, columns = outputs[0]
+    elif left[-1] == right[-2]:
+        *batch, rows, columns = (*left[:-1], right[-1])
+    else:
+        return None, None
+    size = prod(left) // max(prod(batch), 1)
+    inner = size // rows if size % rows == 0 and size // rows in right else 0
+    if not inner and size % columns == 0 and size // columns in right:
+        inner = size // columns
+    if not inner:
+        return None, None
+    padded = prod(-(-one // 16) * 16 for one in (rows, columns, inner))
+    return 2 * prod(batch) * rows * columns * inner, 2 * prod(batch) * padded
+
+
+def _convolution(
+    inputs: Sequence[Shape], outputs: Sequence[Shape]
+) -> tuple[int | None, int | None]:
+    """Return the operations of a convolution whose filters are (out, in / groups, ...)."""
+    if len(inputs) < 2 or not outputs or len(inputs[1]) < 3 or len(outputs[0]) != len(inputs[1]):
+        return None, None
+    filters, made = inputs[1], outputs[0]
+    if made[1] != filters[0]:
+        return None, None
+    flop = 2 * prod(made) * prod(filters[1:])
+    return flop, flop
+
+
+def _moved_bytes(shapes: Sequence[Shape], types: Sequence[str]) -> int | None:
+    """Return the size of all shapes; those without a type of their own have the first one."""
+    sizes = [_size_of(name) for name in types]
+    if not sizes or None in sizes:
+        return None
+    given = [one for one in sizes if one is not None]
+    return sum(
+        prod(shape) * (given[at] if at < len(given) else given[0])
+        for at, shape in enumerate(shapes)
+    )
+
+
+def _size_of(name: str) -> int | None:
+    bare = name.removeprefix("DT_").removeprefix("C10::").removeprefix("BFLOAT").removeprefix("U")
+    if bits := _BITS.search(bare):
+        return max(1, int(bits[1]) // 8)
+    return _SIZES.get(bare)
+
+
+@dataclass(frozen=True)
+class WorkRates:
+    """Work of groups of operators, (groups,); NaN if unknown.
+
+    flop, moved_bytes: totals. flop_per_s, bytes_per_s: in the time of the runs they are known of.
+    utilization: flop_per_s as a share of the peak.
+    """
+
+    flop: Float64
+    flop_per_s: Float64
+    utilization: Float64
+    moved_bytes: Float64
+    bytes_per_s: Float64
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeTotals:
+    """Work of operators that shapes tell.
+
+    peak_flop_per_s: of the device, as the user gives it; 0 if not. cycles_per_s: of all its cube
+    cores together, 0 if the profile does not say.
+    """
+
+    sums: WorkSums = field(default_factory=WorkSums.empty)
+    peak_flop_per_s: int = 0
+    cycles_per_s: float = 0.0
+
+    @classmethod
+    def join(
+        cls, parts: Iterable[WorkSums], operator: Int64, peak_flop_per_s: int, cycles_per_s: float
+    ) -> ShapeTotals:
+        """Return the sums of all parts; operator: the row of each operator of theirs."""
+        works = WorkSums.concat(parts)
+        moved = replace(works, operator=operator[works.operator])
+        sums, _ = sum_rows(moved, ("operator",), _WORK_SUMS)
+        return cls(sums, peak_flop_per_s, cycles_per_s)
+
+    @property
+    def at_peak_ns(self) -> float:
+        """Return how long the known operations would take at the peak, 0 if that is unknown."""
+        if self.peak_flop_per_s:
+            return float(self.sums.flop.sum()) / self.peak_flop_per_s * 1e9
+        if self.cycles_per_s:
+            return float(self.sums.peak_cycles.sum()) / self.cycles_per_s * 1e9
+        return 0.0
+
+    def rates(self, group: Int64, groups: int) -> WorkRates:
+        """Return the work of groups of operators; group: of each row of OperatorTimes."""
+        sums = {name: np.zeros(groups, np.int64) for name in _WORK_SUMS}
+        for name, total in sums.items():
+            np.add.at(total, group[self.sums.operator], getattr(self.sums, name))
+
+        def known(amount: str, during: str) -> tuple[Float64, Float64]:
+            is_known = sums[during] > 0
+            rate = sums[amount] / np.where(is_known, sums[during], 1) * 1e9
+            return np.where(is_known, sums[amount], np.nan), np.where(is_known, rate, np.nan)
+
+        flop, flop_per_s = known("flop", "flop_ns")
+        utilization = np.full(groups, np.nan)
+        if self.peak_flop_per_s:
+            utilization = flop_per_s / self.peak_flop_per_s
+        elif self.cycles_per_s:
+            utilization = known("peak_cycles", "flop_ns")[1] / self.cycles_per_s
+        return WorkRates(flop, flop_per_s, utilization, *known("moved_bytes", "moved_ns"))

@@ -9,9 +9,14 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
-from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals
+from timeline.analysis.work.kernel_bounds import (
+    KernelRuns,
+    KernelTotals,
+    ShapeTotals,
+    WorkSums,
+    work_of_tasks,
+)
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
-from timeline.analysis.work.shape_work import ShapeTotals, WorkSums, work_of_tasks
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import (
     Bool,
