@@ -103,6 +103,7 @@ def open_profile(
             profile.
         executor: read ranks on a Dask cluster that sees the same files, or fetches them from a URL,
             as in dask://HOST:PORT.
+        peak_flops: FLOP/s of a device at its peak, such as "312T", if the profile does not tell it.
         keep_going: leave out ranks that cannot be read, with a note.
         progress: receives the progress of reading.
 

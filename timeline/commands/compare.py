@@ -92,8 +92,8 @@ def compare(
         match_shapes: distinguish operators by shapes.
         selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
             causes, limit, max_events, force: as for `export`.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
-            `open_profile`, if paths are passed; open profiles have their own.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, peak_flops, keep_going,
+            progress: as for `open_profile`, if paths are passed; open profiles have their own.
 
     Raises:
         TimelineError: nothing was written; the message says what to do.
@@ -116,8 +116,8 @@ def find_changes(
     Args:
         base, new, selection, ranks, graphs, steps, window, causes, fail_above, max_kernels,
             map_operators, match_shapes: as for `compare`.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
-            `open_profile`, if paths are passed; open profiles have their own.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, peak_flops, keep_going,
+            progress: as for `open_profile`, if paths are passed; open profiles have their own.
 
     Raises:
         TimelineError: something selected does not exist, or a file cannot be read.

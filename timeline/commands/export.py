@@ -103,8 +103,8 @@ def export(
         report: a file for an HTML report, whose name ends in .html.
         force: replace an existing file.
         strict: raise an error when anything would be left out.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
-            `open_profile`, if a path is passed; an open profile has its own.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, peak_flops, keep_going,
+            progress: as for `open_profile`, if a path is passed; an open profile has its own.
 
     Raises:
         TimelineError: nothing was written; the message says what to do.

@@ -73,8 +73,8 @@ def find_verdict(
         selection: a part of the profile, all by default. Or pass its keywords instead:
         ranks, graphs, steps, window: as for a Selection.
         causes: say why devices wait and idle, which reads HCCL tasks and host calls too.
-        assign_rank, align, offset, fp_start, bp_end, jobs, executor, keep_going, progress: as for
-            `open_profile`, if a path is passed; an open profile has its own.
+        assign_rank, align, offset, fp_start, bp_end, jobs, executor, peak_flops, keep_going,
+            progress: as for `open_profile`, if a path is passed; an open profile has its own.
 
     Raises:
         TimelineError: something selected does not exist, or a file cannot be read.
