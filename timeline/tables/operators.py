@@ -57,8 +57,8 @@ _BOUNDS = """
         mte3 or fixpipe), or latency if none is busy 30% of the time; null if not measured
     share bound_share = Busy: of the time in which that pipe is busy
     real cores: in use, a mean weighted by duration; blocks, if the device names no cores
-    real clock_ghz: of the cores
-    share outside_core: of the time in which no core runs the kernel
+    real clock_ghz = Clock (GHz): of the cores
+    share outside_core = Outside cores: of the time in which no core runs the kernel
     """
 _WORK = """
     real flop = Work in FLOP: of all runs, from shapes

@@ -42,7 +42,7 @@ from timeline.verdict.words import (
 
 MOST_OPERATORS = 5
 BOUND = ("bound", "bound_share")
-RATES = ("flop_per_s", "utilization")
+MEASURED = ("cores", "clock_ghz", "outside_core", "flop_per_s", "utilization")
 MOST_BARS = 24
 BARS = " ▁▂▃▄▅▆▇█"
 LEAST_LATE = 50
@@ -557,7 +557,7 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     waited_ns = np.ma.masked_array(totals["waited_ns"], totals["unknown"] > 0)
     totals = Table(
         {**totals.columns, "waited_ns": waited_ns}
-        | {name: longest[name] for name in (*BOUND, *RATES)}
+        | {name: longest[name] for name in (*BOUND, *MEASURED)}
     )
     ids = list(first)
     order = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], ids[at]))

@@ -57,7 +57,7 @@ from timeline.tables.work import LAUNCHERS, MODULES, total_over_ranks
 from timeline.units import format_count, format_short
 from timeline.verdict import figures as registry
 from timeline.verdict.figures import Figures
-from timeline.verdict.verdict import BOUND, RATES, total_by_type
+from timeline.verdict.verdict import BOUND, MEASURED, total_by_type
 from timeline.verdict.words import step_shares
 from timeline.version import __version__
 
@@ -354,7 +354,7 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
                 *columns_of(shown, "longest_ns", of=like, like_ns=least_ns),
                 *columns_of(shown, "waited_ns", titles={"waited_ns": "Wait before"}),
                 *columns_of(shown, *BOUND, of=like),
-                *columns_of(shown, *RATES, of=like),
+                *columns_of(shown, *MEASURED, of=like),
             ],
             _rest_note(rest, all_ns),
         )

@@ -21,7 +21,7 @@ from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.reports.valid_json import json_of
 from timeline.tables.short_names import shortened
-from timeline.tables.table import Col, Spec, Table, View
+from timeline.tables.table import Col, Kind, Spec, Table, View
 from timeline.units import format_bytes, format_count
 from timeline.version import __version__
 
@@ -380,6 +380,8 @@ def columns_of(
             shown.append(rate_column(title, values))
         elif column.unit:
             shown.append(scaled_column(title, values, column.unit))
+        elif column.kind is Kind.REAL:
+            shown.append(number_column(title, values, digits=2))
         elif values.dtype.kind == "f":
             shown.append(share_column(title, values))
         else:
