@@ -307,7 +307,8 @@ def _operator_section(report: ExportReport) -> Block | None:
         scale = f"Each curve is drawn from 0 to its largest value{means}.{rest}"
         parts = (heading("Types by step"), draw_operator_curves(curves), note(scale))
         drawn = [{**part, "class": "on-screen"} for part in parts if part]
-    tables = [*_operator_tables(figures, communication=False), *_launch_tables(figures)]
+    tables = [*_operator_tables(figures, communication=False), _bound_table(figures)]
+    tables += _launch_tables(figures)
     remark = (
         "All ranks together. Shares are of all computing, counted once for each operator that "
         "runs. The wait before a run is the gap to the end of the previous kernel, which may be "
@@ -353,11 +354,28 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
                 *columns_of(shown, "shortest_ns", of=like),
                 *columns_of(shown, "longest_ns", of=like, like_ns=least_ns),
                 *columns_of(shown, "waited_ns", titles={"waited_ns": "Wait before"}),
-                *columns_of(shown, *BOUND, of=like),
-                *columns_of(shown, *MEASURED, of=like),
             ],
             _rest_note(rest, all_ns),
         )
+
+
+def _bound_table(figures: Figures) -> Block | None:
+    """Return what bounds the types of operators that take longest, None if nothing was measured."""
+    totals = total_by_type(figures.operators)
+    is_bound = np.array([one is not None for one in totals["bound"].tolist()], np.bool_)
+    is_known = is_bound | ~np.ma.getmaskarray(totals["flop_per_s"])
+    shown = totals.take(np.flatnonzero(is_known)[:MOST_ROWS])
+    if not len(shown):
+        return None
+    return page_table(
+        "operators-by-bound",
+        "Bounds of operators",
+        [
+            *columns_of(shown, "type", "core", "total_ns", of=OPERATORS),
+            *columns_of(shown, *BOUND, *MEASURED, of=OPERATORS),
+        ],
+        "Measured on the rank where each takes longest.",
+    )
 
 
 def _launch_tables(figures: Figures) -> Iterator[Block | None]:
