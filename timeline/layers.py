@@ -28,7 +28,10 @@ class Layer(enum.Enum):
     SCOPES = "scopes"
     COUNTERS = "counters"
     ARROWS = "arrows"
-    """Arrows between slices of other layers; the only layer without a row."""
+    """Arrows between slices of other layers; the only layer without a row.
+
+    Only arrows with both ends in drawn layers are drawn.
+    """
 
 
 HOST_LAYERS = frozenset({Layer.CANN, Layer.FRAMEWORK})

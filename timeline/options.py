@@ -382,7 +382,7 @@ class ExportOptions:
     strict: bool = option(
         "--strict",
         group=Group.OUTPUT,
-        help="stop, with exit code 4, when anything would be left out",
+        help="stop, with exit code 4, when anything but arrows would be lost or merged",
         default=False,
         compare=None,
     )

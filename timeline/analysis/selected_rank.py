@@ -69,7 +69,10 @@ class SelectedRank:
 
 
 def drawn_records(records: Records, drawn: frozenset[Layer]) -> Records:
-    """Return records without host calls, arrows and samples, unless a drawn layer needs them."""
+    """Return records without host calls, arrows and samples, unless a drawn layer needs them.
+
+    Early arrows are dropped in any case, and so are omissions of layers that are not drawn.
+    """
     records = drop_early_arrows(records)
     needed = drawn & (HOST_LAYERS | {Layer.ARROWS})
     return replace(
@@ -218,7 +221,7 @@ _DETAIL = ("tasks", "ops", "planes", "host", "samples")
 
 
 def count_detail_rows(records: Records) -> int:
-    """Return the number of rows of records that the detail draws."""
+    """Return the number of rows of records that the detail draws, without arrows."""
     return sum(len(getattr(records, table)) for table in _DETAIL)
 
 

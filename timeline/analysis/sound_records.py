@@ -160,7 +160,8 @@ def drop_invalid_rows(records: Records) -> Records:
         ),
         samples=check_samples(records.samples),
     )
-    cut_flows = kept.omissions[len(records.omissions) :]
+    cut = kept.omissions[len(records.omissions) :]
+    cut_flows = (replace(one, reason=LOST_END_REASON) for one in cut)
     unsound = _unsound_marks(kept.steps)
     omit(
         int(np.count_nonzero(unsound)),
@@ -239,6 +240,7 @@ def _known(times_ns: Int64) -> Int64:
     return known
 
 
+LOST_END_REASON = "arrows with an end at a record that is invalid or there twice"
 BACKWARDS_REASON = "arrows to what began more than 1 ms before the call"
 EARLY_REASON = (
     "records that start before their launch, unlike 99% of all: taken to be launched at their "
@@ -260,7 +262,8 @@ def fit_host_clock(records: Records) -> Records:
     Host times are those of host events, windows of host steps, and launches; device times stay.
     Records that start even earlier were not launched by the call. A single odd record must not move
     all others, so of each kind of launch one percent, and always one, may still start early: those
-    count as launched when they start, and their arrows are not drawn.
+    count as launched when they start. Their arrows are counted as omissions here, and stay until
+    `drop_early_arrows`.
     """
     early_ns = max((_most_early_ns(one) for one in _earliness(records)), default=0)
     if early_ns > 0:
@@ -281,7 +284,7 @@ def fit_host_clock(records: Records) -> Records:
 
 
 def drop_early_arrows(records: Records) -> Records:
-    """Drop the arrows to the few records that start before their launch on fitted clocks."""
+    """Drop the arrows that `fit_host_clock` counted, to what still starts before its call."""
     if all(one.reason != EARLY_REASON for one in records.omissions):
         return records
     return _without_arrows(records, 0)
@@ -315,7 +318,7 @@ def _clipped(records: Records) -> tuple[Records, int]:
 
 
 def _without_arrows(records: Records, most_early_ns: int) -> Records:
-    """Return the records without arrows to targets that start earlier than their call by more."""
+    """Return the records without arrows to what starts over `most_early_ns` before its call."""
     leads, early_ns = _leads(records)
     early = leads[early_ns > most_early_ns]
     if not len(early):
@@ -343,7 +346,7 @@ def _earliness(records: Records) -> Iterator[Int64]:
 
 
 def _leads(records: Records) -> tuple[Int64, Int64]:
-    """Return arrows from calls to the device, and the lead of each target over its call."""
+    """Return the rows of arrows from host to device, and how much before its call each ends."""
     flows, host = records.flows, records.host
     from_host: Bool = flows.source_kind == FlowEnd.HOST
     arrows, early_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)]

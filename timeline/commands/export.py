@@ -102,7 +102,7 @@ def export(
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
         report: a file for an HTML report, whose name ends in .html.
         force: replace an existing file.
-        strict: raise an error when anything would be left out.
+        strict: raise an error when anything but arrows would be lost or merged.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, peak_flops, keep_going,
             progress: as for `open_profile`, if a path is passed; an open profile has its own.
 

@@ -377,7 +377,7 @@ class PerfettoEncoder:
         yield from _descriptors(timeline.tracks)
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
-        """Yield the packets of a batch, which include arrows in any case."""
+        """Yield the packets of a batch; slices always carry their arrows, so `arrows` is unused."""
         return encode_tracks(batch.tracks, batch.first_ns)
 
     def closing(self, _tracks: Sequence[Track]) -> Iterator[bytes]:

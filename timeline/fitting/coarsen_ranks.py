@@ -12,7 +12,7 @@ from timeline.fitting.plan import Planner, screen_level
 from timeline.fitting.sizes import Measure, measure_layers
 from timeline.layers import SizeLayer
 from timeline.records.tables import Omission, OmissionCode
-from timeline.tracks.model import ARROW_REASON, Track, element_count
+from timeline.tracks.model import MERGED_END_REASON, Track, element_count
 from timeline.tracks.partition import is_partition
 from timeline.tracks.rank_tracks import RankTracks
 
@@ -88,7 +88,7 @@ def coarsen_rank(
     lost = count_arrows(rank.tracks) - arrows.count
     omissions = rank.omissions
     if lost:
-        omissions += (Omission(ARROW_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
+        omissions += (Omission(MERGED_END_REASON, lost, rank.rank, code=OmissionCode.ARROW_CUT),)
     tracks = tuple(map(arrows.of, drawn))
     return replace(rank, tracks=tracks, omissions=omissions, floors=floors)
 

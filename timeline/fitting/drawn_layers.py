@@ -135,7 +135,7 @@ class WholeArrows:
         self.halves = len(ends) - 2 * self.count
 
     def of(self, track: Track) -> Track:
-        """Drop the ends of arrows with an undrawn other end."""
+        """Return the track without ends of arrows whose other end is on none of the tracks."""
         content = track.content
         if not self.halves or not isinstance(content, Slices) or not len(content.arrows.arrow):
             return track

@@ -54,7 +54,7 @@ from timeline.options import ExportOptions, Fit
 from timeline.progress import Progress
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks.assemble import assemble
-from timeline.tracks.model import ARROW_REASON, Slices, Track
+from timeline.tracks.model import MERGED_END_REASON, Slices, Track
 from timeline.tracks.rank_tracks import DrawnRank
 
 AIM = 0.95
@@ -242,7 +242,7 @@ def _write_merged(
     is_merged = any(layer.merged for layer in layers)
     omissions = drawing.omissions
     if lost:
-        reason = ARROW_REASON if is_merged else NO_ROOM_REASON
+        reason = MERGED_END_REASON if is_merged else NO_ROOM_REASON
         omissions += (Omission(reason, lost, code=OmissionCode.ARROW_CUT),)
     is_limited = is_merged or lost > 0
     kept = Kept(

@@ -153,7 +153,7 @@ class RankRequest:
 
     @property
     def drawn_layers(self) -> frozenset[Layer]:
-        """Return the layers that are drawn or that figures are computed from."""
+        """Return the layers of the selection; if it names none, those of a summary."""
         return self.selection.layers_of(Kind.SUMMARY)
 
     @property

@@ -262,7 +262,7 @@ class FlowEnd(enum.IntEnum):
 
 
 class Flows(ColumnTable):
-    """Arrows recorded by the source, from a row of one table to a row of another.
+    """Arrows from a row of one table to a row of another, as recorded or by their connection.
 
     source_kind, target_kind: a FlowEnd.
     """
@@ -300,11 +300,11 @@ class OmissionCode(str, enum.Enum):
     IDLE_COUNTER = "idle_counter"
     """Samples of counters that stay zero."""
     ARROW_HALF = "arrow_half"
-    """Arrows of which the profile has only one end."""
+    """Arrows of which a trace has only one end; other formats join ends, and count none."""
     ARROW_CUT = "arrow_cut"
-    """Arrows with an end that is not selected, not drawn or merged, or that do not fit the file."""
+    """Arrows with an end that is invalid, not selected, not drawn or merged, or without room."""
     ARROW_BACKWARDS = "arrow_backwards"
-    """Arrows to a task that began too long before the call, or when nearly no launch does so."""
+    """Arrows to what began before its call: by over 1 ms, or at all once clocks are fitted."""
     WRITER_LIMIT = "writer_limit"
     """Records that the profiler itself cut off."""
     SIZE_LIMIT = "size_limit"
@@ -428,7 +428,7 @@ class Records:
     ) -> Records:
         """Keep the rows of each table whose mask is true; renumber the ends of flows.
 
-        A flow that loses an end is dropped and counted as an omission.
+        A flow that loses one or both ends is dropped, and counted as an omission.
         """
         ends = {FlowEnd.HOST: host, FlowEnd.TASK: tasks, FlowEnd.OP: ops, FlowEnd.PLANE: planes}
         some = {kind: mask for kind, mask in ends.items() if mask is not None and not mask.all()}
@@ -437,7 +437,7 @@ class Records:
         if cut:
             omissions += (
                 Omission(
-                    "arrows with an end outside the selection",
+                    "arrows with one or both ends outside the selection",
                     cut,
                     self.rank,
                     code=OmissionCode.ARROW_CUT,

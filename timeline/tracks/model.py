@@ -252,5 +252,5 @@ class Timeline:
         return sum(len(track.content) for track in self.tracks if isinstance(track.content, Slices))
 
 
-ARROW_REASON = "arrows with an end that is merged with others"
+MERGED_END_REASON = "arrows with an end that is merged with others"
 """Reason for leaving out arrows that touch a merged slice."""

@@ -17,7 +17,7 @@ from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
-from timeline.tracks.model import ARROW_REASON, Arg, ArgKind, Samples, Slices, Track
+from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
 from timeline.tracks.partition import wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
@@ -25,6 +25,7 @@ from timeline.tracks.rank_tracks import RankTracks
 WAITING, LATE = "Waiting", "Late by"
 MOST_ARROWS = 2000
 """Maximum number of arrows between ranks, at the longest waits: more would be unreadable."""
+_LOST_OP_REASON = "arrows between ranks with an end that is merged or left out"
 _ORDER, _ORDER_OF_LATE = 6, 7
 """Orders after those of the overlap analysis and of the parts of free time."""
 
@@ -179,13 +180,13 @@ def _with_late(tracks: tuple[Track, ...], rank: int, late: Lateness) -> tuple[Tr
 def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting) -> None:
     """Connect ops of different ranks by arrows, which count from -1 down over all ranks.
 
-    Arrows of ops that were merged earlier are not drawn, and are counted as omissions.
+    Arrows of ops that are merged or left out are not drawn, and are counted as omissions.
     """
     has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
     ends = [pair for pair in wanted if all(drawn_ops[rank].track[row] >= 0 for rank, row in pair)]
     if len(ends) < len(wanted):
-        lost = Omission(ARROW_REASON, len(wanted) - len(ends), code=OmissionCode.ARROW_CUT)
+        lost = Omission(_LOST_OP_REASON, len(wanted) - len(ends), code=OmissionCode.ARROW_CUT)
         ranks[0] = replace(ranks[0], omissions=(*ranks[0].omissions, lost))
     arrow = -np.arange(1, len(ends) + 1)
     by_rank: dict[int, list[tuple[int, int, int]]] = {}

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
 class ArrowTargets:
     """The tasks and communication ops to which arrows lead.
 
-    The tasks of a communication op share its connection, but the arrow leads to the op alone.
+    The tasks of a communication op share its connection, but the arrow leads to the op alone. A
+    connection that no op or task has leads nowhere, and is not counted.
     """
 
     def __init__(self, strings: StringPool, tasks: Tasks, ops: CommunicationOps) -> None:
@@ -129,7 +130,7 @@ def _firsts(rows: Rows, number: Int64, key: Int64) -> Rows:
 # -- flow events -----------------------------------------------------------------------------------
 
 
-LAUNCH = frozenset({"HostToDevice", FRAMEWORK_LAUNCH, "MsTx"})
+LAUNCH_CATEGORIES = frozenset({"HostToDevice", FRAMEWORK_LAUNCH, "MsTx"})
 """Categories of arrows that start when the host launched a task."""
 NOT_BOUND = -1
 """The row of an end that is missing, or outside all rows."""
@@ -220,7 +221,7 @@ class FlowReader:
         target = np.where(ended, row[end], NOT_BOUND) if len(row) else end
         source = np.where(started, row[start], NOT_BOUND) if len(row) else start
         category, launching = ends.category[start], np.zeros(len(start), np.bool_)
-        for code in map(self.strings.find, LAUNCH):
+        for code in map(self.strings.find, LAUNCH_CATEGORIES):
             if code is not None:
                 launching |= category == code
         launched = np.flatnonzero((target != NOT_BOUND) & started & launching)
