@@ -161,10 +161,7 @@ TABLE_READERS: Mapping[Use, str] = {
     Use.OPERATORS: "operators.read_operators",
     Use.MEMORY_GRAPHS: "memory_graphs.read_memory_graphs",
 }
-"""The function that reads the small tables of each use, as `module.function` in this folder.
-
-Empty for data preparation, whose tables are read together with its counters.
-"""
+"""The `module.function` that reads the tables of each use; empty if read with their counters."""
 
 
 class NumberedFile(enum.Enum):

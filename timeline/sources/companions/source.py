@@ -51,7 +51,7 @@ _LINK_USES = (Use.LINKS, Use.MEASURES)
 _MEASURE_USES = (Use.STEP_SUMS, Use.OPERATOR_SUMS, Use.OPS, *_LINK_USES, Use.TRACE)
 """Uses of files with the profiler's own sums, and with sizes and links of communication."""
 _AICPU = frozenset({NumberedFile.AICPU_LOG, NumberedFile.AICPU_TEXT})
-_ONLY_UNTIMED_TABLES = "only tables without times are here, so nothing can be drawn."
+_UNTIMED = "only tables without times are here, so nothing can be drawn."
 _ONLY_TABLES = "only tables are here, without device tasks."
 _IN_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
 """Kinds of formats whose files are in the directory of a job, in `data` there, or in both."""
@@ -166,8 +166,7 @@ class WithCompanionFiles(SourceAround):
         else:
             records = replace(records, omissions=(*records.omissions, *into.omissions))
         if records.tables_only:
-            reason = _ONLY_TABLES if records.timed else _ONLY_UNTIMED_TABLES
-            warning = f"rank {self.identity.rank}: {reason}"
+            warning = f"rank {self.identity.rank}: {_ONLY_TABLES if records.timed else _UNTIMED}"
             records = replace(records, warnings=(*records.warnings, warning))
         if not wanted.measures:
             return records
