@@ -117,7 +117,7 @@ def test_warnings_are_in_the_file_as_in_the_report(
 ) -> None:
     """Clocks that nothing aligns, and layers that the profile does not hold."""
     report, processor = drawn(shelf, tmp_path / f"text{suffix}", "mindspore-text")
-    assert any("nothing tells whether that is one host" in text for text in report.warnings)
+    assert any("nothing shows whether they ran on one host" in text for text in report.warnings)
     assert any("in this profile" in text for text in report.warnings)
     notes = notes_in(processor, is_json=suffix == ".json")
     assert [note.name for note in notes["Warnings"]] == list(report.warnings)

@@ -1,6 +1,7 @@
-"""A table of a dozen lines, as a newcomer would add one: the number of tasks of each rank.
+"""An example of a table's declaration: the number of tasks of each rank.
 
-A module in `timeline/tables/` would hold it, and TABLES in `timeline/verdict/figures.py` name it.
+In the package it would be in a module of `timeline/tables/`, and in TABLES of
+`timeline/verdict/figures.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ TOY: Spec = Spec(
     """
     rank
     tasks: of its device
-    toy_ns: a time that nobody measured
+    toy_ns: a time that is never measured
     """,
     lambda run: TOY.of_rows((rank.rank, rank.tasks, None) for rank in run.facts if rank.tasks),
     Json("toys"),

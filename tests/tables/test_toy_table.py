@@ -1,4 +1,4 @@
-"""Proves that a new table takes one declaration and its name in TABLES, and nothing else."""
+"""Proves that a declaration in TABLES puts a table into JSON, page, library and reference."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from timeline.verdict.figures import reference_lines
 
 @pytest.fixture(autouse=True)
 def declared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """TABLES has one more row."""
+    """Add the toy table to TABLES."""
     monkeypatch.setattr(figures, "TABLES", (*figures.TABLES, TOY))
 
 
@@ -54,7 +54,7 @@ def test_it_is_documented() -> None:
     """The reference has a row with each of its columns."""
     expected = (
         "| `toys` | a row per rank with tasks: `rank`, `tasks` (of its device), `toy_ns` (a time "
-        "that nobody measured) |"
+        "that is never measured) |"
     )
     assert [*reference_lines()][-1] == expected
 
@@ -72,6 +72,6 @@ def test_every_table_has_the_columns_that_it_declares(shelf: ProfileShelf) -> No
 
 
 def test_every_method_that_a_table_names_is_there() -> None:
-    """Methods have types of their own, and no table names one that a profile lacks."""
+    """ProfileTables declares each method that a table names, for type checkers."""
     named = {spec.method.name for spec in figures.TABLES if spec.method and spec is not TOY}
     assert named <= set(vars(ProfileTables))

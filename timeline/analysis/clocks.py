@@ -154,8 +154,8 @@ def _unrelated(ranks: Sequence[int]) -> str:
             "to the other ranks; it is drawn at its own times."
         )
     return (
-        f"ranks {format_ids(ranks)}: their clocks count from the start of their hosts and nothing "
-        "tells whether that is one host; they are drawn and compared as if it were."
+        f"ranks {format_ids(ranks)}: their clocks count from the start of their hosts, and nothing "
+        "shows whether they ran on one host; they are drawn and compared as if they did."
     )
 
 

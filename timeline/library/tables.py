@@ -104,10 +104,10 @@ def _ways(specs: Sequence[Spec]) -> list[str | None]:
 
 def _help(specs: Sequence[Spec]) -> str:
     """Return the docstring of a method, built from the declarations of its tables."""
-    parts = [f"Return a row per {specs[0].rows}.", f"Columns: {specs[0].documented()}."]
+    parts = [f"Return a row per {specs[0].row_per}.", f"Columns: {specs[0].documented()}."]
     for spec in specs[1:]:
         way = spec.method.by if spec.method else ""
-        parts.append(f"By {way}: a row per {spec.rows}. Columns: {spec.documented()}.")
+        parts.append(f"By {way}: a row per {spec.row_per}. Columns: {spec.documented()}.")
     parts.append("Values that are not known are masked or None.")
     lines = "\n\n".join(textwrap.fill(part, 92) for part in parts)
     missing = "something selected is not there, or a file cannot be read"

@@ -467,13 +467,13 @@ class Spec:
     Its columns, its key in the JSON report, its method of a profile, its place in the page, and its
     documentation are derived from it.
 
-    rows: what one row describes, to complete "a row per". schema: see `columns_in`. make: returns
-    the table of a run, or yields the columns of its parts, such as ranks, in any order. note: a
-    sentence on the whole table.
+    row_per: the things that have one row each, such as "rank and step", as documentation prints
+    them after "a row per". schema: see `columns_in`. make: returns the table of a run, or yields
+    the columns of its parts, such as ranks, in any order. note: a sentence on the whole table.
     """
 
     name: str
-    rows: str
+    row_per: str
     schema: str = field(repr=False)
     make: Callable[[Run], Table | Iterable[Columns]] = field(repr=False)
     json: Json | None = None

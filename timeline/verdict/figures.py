@@ -203,7 +203,8 @@ def reference_lines() -> Iterator[str]:
     for one in TABLES:
         if one.json is not None:
             meaning = (
-                one.json.meaning or f"a row per {one.rows}: {one.documented('`{}`')}{one.json.more}"
+                one.json.meaning
+                or f"a row per {one.row_per}: {one.documented('`{}`')}{one.json.more}"
             )
             absent = re.sub(r"\b(masked|None)\b", "`null`", meaning)
             yield f"| `{one.json.key}` | {absent} |"

@@ -1,4 +1,8 @@
-"""Proves what a further table takes: its columns, and a declaration of what files call them."""
+"""Proves that a delimited file is read by a declaration of its columns alone.
+
+The table of `cell`s is added as it is. In the package, tables of records are declared apart from
+files, in `timeline/records/profiler_tables.py`, and a reader makes one from the other.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from timeline.sources.companions.delimited import (
 
 
 class Checkpoints(ColumnTable):
-    """A table that no reader knows: a row per checkpoint that was written."""
+    """A made-up file, with a row per checkpoint."""
 
     step: Int64 = cell("step_num", "step", unit=Unit.NUMBER)
     place: Codes = cell("path", absent=NO_NAME)

@@ -213,6 +213,8 @@ def read_table(path: Path, kind: type[_Table], into: TablesBuilder) -> _Table:
     """Read a file with a header as a table whose columns are declared by `cell`; count damage.
 
     A header may give the unit of times, as in `total_time(us)`.
+
+    into: takes strings and damage; the table itself is only returned, for the caller to add.
     """
     cells = {column.metadata["cell"]: column.name for column in fields(kind)}
     names, good = list[str](), list[list[int | float | None]]()

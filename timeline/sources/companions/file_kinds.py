@@ -153,7 +153,7 @@ UNNUMBERED = "hccl_info"
 """The directory of communication of a single rank, whose name has no id of the rank."""
 CPU_LAYER = "CPU OP"
 """The layer of operators on the host; MindSpore's timeline appends the rank to its name."""
-TABLES: Mapping[Use, str] = {
+TABLE_READERS: Mapping[Use, str] = {
     Use.DATA_PREPARATION: "",
     Use.FLOPS: "flops.read_flops",
     Use.STEP_TRACE: "step_trace.read_step_trace",
@@ -161,7 +161,7 @@ TABLES: Mapping[Use, str] = {
     Use.OPERATORS: "operators.read_operators",
     Use.MEMORY_GRAPHS: "memory_graphs.read_memory_graphs",
 }
-"""The function that reads small tables, by use; empty for a use that is read with its counters."""
+"""The `module.function` that reads the tables of each use; empty if read with their counters."""
 
 
 class NumberedFile(enum.Enum):
@@ -258,7 +258,7 @@ def find_numbered_files(directories: Sequence[Path], number: int) -> NumberedFil
         by_number = _files_by_number(directory)
         for files, more in ((own, by_number.get(number, {})), (shared, by_number.get(None, {}))):
             files.update((kind, paths) for kind, paths in more.items() if kind not in files)
-    has_tables = any(kind.use in TABLES for kind in own)
+    has_tables = any(kind.use in TABLE_READERS for kind in own)
     shared = {kind: paths for kind, paths in shared.items() if has_tables or kind.use is Use.HOST}
     return shared | own
 

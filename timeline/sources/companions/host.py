@@ -391,8 +391,9 @@ class _Reading:
             for name, rows in self._without_clock.items()
         }
         warning = (
-            f"rank {rank}: MindSpore's times on the host's steady clock are placed as if on its "
-            "raw clock; they are off by all corrections of the host's time since it started."
+            f"rank {rank}: MindSpore's host times are on the host's steady clock and are drawn as "
+            "if on its raw clock, as the offset between them is not recorded; they may be off by "
+            "the sum of all corrections to the steady clock since the host started."
         )
         omissions = [
             replace(omission, layers=HOST_LAYERS | {Layer.COUNTERS})

@@ -24,7 +24,7 @@ from timeline.sources.companions.file_kinds import (
     CPU_LAYER,
     EXPORT_KINDS,
     HOST_INFO,
-    TABLES,
+    TABLE_READERS,
     ExportKind,
     NumberedFile,
     NumberedFiles,
@@ -51,8 +51,8 @@ _LINK_USES = (Use.LINKS, Use.MEASURES)
 _MEASURE_USES = (Use.STEP_SUMS, Use.OPERATOR_SUMS, Use.OPS, *_LINK_USES, Use.TRACE)
 """Uses of files with the profiler's own sums, and with sizes and links of communication."""
 _AICPU = frozenset({NumberedFile.AICPU_LOG, NumberedFile.AICPU_TEXT})
-_UNTIMED_TABLES = "only tables without times are here, so nothing can be drawn."
-_TABLES = "only tables are here, without device tasks."
+_UNTIMED = "only tables without times are here, so nothing can be drawn."
+_ONLY_TABLES = "only tables are here, without device tasks."
 _IN_JOBS = frozenset({FormatKind.LOG, FormatKind.STEPS})
 """Kinds of formats whose files are in the directory of a job, in `data` there, or in both."""
 _ON_COUNTER = frozenset({FormatKind.TEXT, FormatKind.LOG, FormatKind.STEPS})
@@ -161,12 +161,12 @@ class WithCompanionFiles(SourceAround):
             from timeline.sources.companions.aicpu_log import with_aicpu_tasks
 
             records = with_aicpu_tasks(records, files)
-        if has_tables and any(kind.use in TABLES for kind in files):
+        if has_tables and any(kind.use in TABLE_READERS for kind in files):
             records = _with_tables(records, files, into)
         else:
             records = replace(records, omissions=(*records.omissions, *into.omissions))
         if records.tables_only:
-            warning = f"rank {self.identity.rank}: {_TABLES if records.timed else _UNTIMED_TABLES}"
+            warning = f"rank {self.identity.rank}: {_ONLY_TABLES if records.timed else _UNTIMED}"
             records = replace(records, warnings=(*records.warnings, warning))
         if not wanted.measures:
             return records
@@ -263,7 +263,7 @@ def _of_use(files: NumberedFiles, use: Use) -> bool:
 
 def _with_tables(records: Records, files: NumberedFiles, into: TablesBuilder) -> Records:
     """Add the small tables of the rank, and omissions of damaged ones, to records."""
-    for use, reader in TABLES.items():
+    for use, reader in TABLE_READERS.items():
         if reader and _of_use(files, use):
             module, _, name = reader.partition(".")
             getattr(import_module(f"timeline.sources.companions.{module}"), name)(files, into)

@@ -1,4 +1,4 @@
-"""What MindSpore sums up of operators, and what it tells of their shapes in each step."""
+"""Sums of operators, their runs and shapes by step, and their descriptions by the host."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def write_operator_sums(run: Run, rank: RankRun, profiler: Path) -> None:
     """Write aicore_intermediate_N_type.csv and _detail.csv, aicpu_intermediate_N.csv and
     framework_raw_N.csv.
 
-    Those of AI Core are of one step: how often an operator runs in it, and how long on average.
+    The files of the AI Core describe a mean step: how often each operator runs, and its mean time.
     """
     files = TextFiles(run, rank, profiler)
     runs: dict[str, list[int]] = defaultdict(list)

@@ -15,9 +15,12 @@ from simulator.writers.mindspore.tables.operators import write_dynamic_shapes, w
 from simulator.writers.mindspore.text import TextFiles
 
 TopicWriter = Callable[[Run, RankRun, Path], None]
-"""Writes the files of one topic for one rank: the whole run, the rank, and the `profiler`
-directory, which is there and which all ranks share. The rank's number is in the names of its
-files; values come from the run, or are the same for any run."""
+"""Writes the files of one topic for one rank.
+
+Its arguments are the whole run, the rank, and the `profiler` directory, which exists and which all
+ranks share. The names of files hold the number of the rank. Values come from the run, or are the
+same for any run.
+"""
 
 
 def write_step_trace(run: Run, rank: RankRun, profiler: Path) -> None:
@@ -38,16 +41,16 @@ TOPICS: tuple[TopicWriter, ...] = (
     write_dynamic_shapes,
     write_memory_graphs,
 )
-"""The writer of each topic; that of TOPIC lies in the module of its name beside this one."""
+"""The writers of all topics, from the modules of this folder."""
 
 
 def write_mindspore_tables(
     run: Run, directory: str | Path, *, topics: tuple[TopicWriter, ...] = TOPICS
 ) -> list[Path]:
-    """Write one `profiler` directory that all ranks share; it is returned once per rank.
+    """Write one `profiler` directory that all ranks share, and return it once per rank.
 
-    Its files are as MindSpore 2.0 leaves them where the timeline is not there. topics: what to
-    write; those without times make a profile of which there is nothing to draw.
+    It holds the files that MindSpore 2.0 writes, except the timeline. topics: writers of the files;
+    with only topics that record no times, the profile has nothing to draw.
     """
     profiler = Path(directory) / "profiler"
     profiler.mkdir(parents=True, exist_ok=True)
