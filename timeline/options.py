@@ -560,7 +560,7 @@ class ReadingOptions:
     peak_flops: int = option(
         "--peak-flops",
         group=Group.REPORT,
-        help="FLOP/s of a device at its peak, such as 312T, where the profile does not tell it",
+        help="FLOP/s of a device at its peak, such as 312T, if the profile does not state it",
         metavar="FLOPS",
         default=0,
         read=_read_flops,
