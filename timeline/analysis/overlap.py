@@ -112,9 +112,9 @@ class Overlap:
 
 @dataclass(frozen=True, slots=True)
 class FreeParts:
-    """Parts of free time; before_ns is the part of outside_ns before the first kernel.
+    """Parts of free time; before_ns is the part of outside_ns before the device's first work.
 
-    Those are None if it is unknown whether the profiler counts time outside, and copies_ns if
+    Those two are None if it is unknown whether the profiler counts time outside, and copies_ns if
     copies are not among the tasks, so that idle_ns includes them.
     """
 
@@ -316,8 +316,9 @@ class StepWaits(ColumnTable):
     receive_ns: total length of its receive ops, in which a pipeline stage waits for the previous
     one ("Bubble"). preparing_ns: from its start on the host to its first compute task or
     communication op, on the clocks as recorded, as the profiler counts it; NO_TIME for a step that
-    is not marked on the host, or has neither. before_ns: the part of its period before its first
-    kernel: after it began on the host, and after the previous step ended.
+    is not marked on the host, or has neither. before_ns: from its start on the host, or the
+    end of the previous step if that is later, to the first computing or communication in its
+    period.
     """
 
     receive_ns: Int64 = column(np.int64)

@@ -35,8 +35,8 @@ OVERLAP = Spec(
     free_ns: the rest of the span
     copies_ns: part of free
     idle_ns: part of free
-    outside_ns: part of free before the first and after the last kernel
-    before_ns: part of outside before the first computing or communication
+    outside_ns: part of free before the first and after the last computing or communication
+    before_ns: part of outside before the first of them
     """,
     lambda run: map(_overlap, run.facts, run.ordinary),
     Json(
@@ -102,22 +102,22 @@ STEPS = Spec(
     start_ns: as marked, on the clock that all ranks share
     end_ns: as marked
     device_start_ns: of its device work
-    span_ns: from its first to its last kernel
+    span_ns: from the first to the last computing or communication in its period
     computing_ns, communication_ns
     not_overlapped_ns: communication while nothing computes
     free_ns: the rest of the span
     copies_ns: part of free
     idle_ns: part of free
     period_ns: from the end of the step before to its own
-    before_ns: part of the period before its first kernel
-    between_ns: part of the period before it begins on the host and after its last kernel
+    before_ns: part of the period from when it begins on the host to the span
+    between_ns: part of the period before it begins on the host and after the span
     preparing_ns: from its start on the host to its first device work
     receive_ns: in operations that receive from another stage
     late_ns: how much later than its peers the rank came to its collectives
     fp_bp_ns = FP/BP: forward and backward, by the step trace
     tail_ns: after them
     interval_ns: the wait for data before them
-    tasks: the number of device tasks
+    tasks: the number of its device tasks, whether they compute, communicate or copy
     ordinary: 1 if it has device work, is no warm-up and is not cut by the edge of the recording
     """,
     lambda run: map(_steps, run.facts, run.ordinary, late_by_step(run.facts, run.exposed_parts[1])),

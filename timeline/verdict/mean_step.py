@@ -15,7 +15,7 @@ from timeline.tables.times import PARTS, extent_ns
 from timeline.verdict.figures import Figures
 
 EDGES = ("before_ns", "between_ns")
-"""Columns of the time of a step before its first kernel, and between it and the previous step."""
+"""Columns of the parts of a period outside the span of its device work; see `STEPS`."""
 _SPLIT = ("waiting_ns", "transfer_ns")
 
 
@@ -26,9 +26,10 @@ class MeanStep:
     steps: maximum number of ordinary steps of a rank, 0 if there are none. single: number of the
     step if there is only one. period_ns: from the end of the previous step to its own. exposed_ns:
     communication while nothing computes. waiting_ns, transfer_ns: known parts of it, None if
-    neither is known. before_ns: before the first kernel. between_ns: after the last kernel, and
-    before the step begins on the host. unexplained_ns: free time of ranks with tables alone, which
-    do not split it into idle time and copies.
+    neither is known. before_ns: from when the step begins on the host to the first computing or
+    communication. between_ns: before the step begins on the host, and after the last of them.
+    unexplained_ns: free time of ranks with tables alone, which do not split it into idle time and
+    copies.
     """
 
     ranks: int
@@ -90,10 +91,9 @@ def mean_steps(figures: Figures) -> Table:
     """Return the parts of the mean ordinary step of each rank with device work.
 
     Columns: rank, steps (number of ordinary ones), period_ns, those of `PARTS`, waiting_ns and
-    transfer_ns (parts of not_overlapped_ns, masked if the rank's waiting is unknown), before_ns and
-    between_ns (before and after the device's work). If any rank has no ordinary step, all rows are
-    of the whole selection, with 0 steps, without the time that the profiler counts as free before
-    and after it.
+    transfer_ns (parts of not_overlapped_ns, masked if the rank's waiting is unknown), and those of
+    `EDGES`. If any rank has no ordinary step, each row is of the whole time from the first to the
+    last device work of its rank, and steps is 0.
     """
     used = figures.overlap.take(figures.overlap["span_ns"] > 0) if len(figures.overlap) else None
     if used is None or not len(used):
