@@ -103,10 +103,10 @@ class ProfileFacts:
 class RankFacts:
     """Facts of the selection of one rank.
 
-    steps, step_totals, step_waits, device_start_ns, device_end_ns and step_rows have a row per
-    selected step: the interval in which the device works in its period (NO_TIME for never), and the
-    number of its device records. span_ns is the first start and last end on the device, None
-    without any; host_span_ns that of steps and calls of the host.
+    steps, step_totals and step_waits have a row per selected step. device_start_ns, device_end_ns,
+    (steps,): the interval in which the device works in its period, NO_TIME for never. step_rows,
+    (steps,): number of its tasks, communication ops and HCCL tasks. span_ns is the first start and
+    last end on the device, None without any; host_span_ns that of steps and calls of the host.
     """
 
     profile: ProfileFacts

@@ -360,10 +360,10 @@ complete; tasks of one graph vary less than the loss at the end of a recording.
 class RecordedSteps(ColumnTable):
     """Extent of the recording of steps, one row per step.
 
-    begin_ns, end_ns: its period, see `step_periods`. tasks, ops: number of device tasks and
-    communication ops. first: whether it is the first of its graph with device records in the whole
-    recording, selected or not. cut: whether the end of the recording, or a window, leaves out a
-    part of its device records.
+    begin_ns, end_ns: its period, see `step_periods`. tasks, ops: number of device tasks of any
+    kind, and of communication ops, see `assign_steps`. first: whether it is the first of its graph
+    with device records in the whole recording, selected or not. cut: whether the end of the
+    recording, or a window, leaves out a part of its device records.
     """
 
     begin_ns: Int64 = column(np.int64)
