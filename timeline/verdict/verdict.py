@@ -103,10 +103,10 @@ class Verdict:
     mean_steps: the same, a row per rank. ends: sentence on the last step with device tasks, if more
     are marked. idle: sentence on causes of idle time. used_ranks, unused_ranks: number of ranks
     with and without device work. step_count: number of steps with device work, measured_steps: of
-    them, in `steps`. rank_means: mean of each column of mean_steps, None if it is not recorded.
-    bubbles: sentences on a pipeline. data_advice, advice: sentences on data preparation, and on
-    other small tables of the profiler. untimed: sentences on these tables if no rank has device
-    work with known times.
+    them, in `steps`. rank_means: unweighted mean over ranks of each column of mean_steps, None if
+    no rank recorded it. bubbles: sentences on a pipeline. data_advice, advice: sentences on data
+    preparation, and on other small tables of the profiler. untimed: sentences on these tables if no
+    rank has device work with known times.
     """
 
     ranks: Table

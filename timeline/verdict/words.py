@@ -27,8 +27,8 @@ from timeline.units import (
 from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import MeanStep, are_of_ordinary_steps
 
-HARDLY = 0.01
-"""Minimum share of a step for a part to be notable."""
+LEAST_PART = 0.01
+"""Minimum share of a mean step for a part to be notable, see `is_notable`."""
 BUSY = 0.8
 """Minimum share of the time that a device is busy for only faster kernels to help."""
 MOSTLY_KNOWN = 0.9
@@ -84,7 +84,7 @@ def step_sentence(mean: MeanStep) -> str:
 
 
 def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
-    """Return the notable parts of a mean step: name, percentage, and details if known."""
+    """Return the parts of a mean step that round to 1% or more: name, percentage, and details."""
     if not mean.computing_ns:
         return [("communication", percent(mean.communication_ns, mean.period_ns), "")]
     parts = [
@@ -105,7 +105,7 @@ def step_shares(mean: MeanStep) -> list[tuple[str, int, str]]:
 
 def is_notable(part_ns: int, mean: MeanStep) -> bool:
     """Return whether a part of the mean step is worth reporting."""
-    return part_ns >= HARDLY * mean.period_ns
+    return part_ns >= LEAST_PART * mean.period_ns
 
 
 def percent(part_ns: int, whole_ns: int) -> int:
