@@ -49,7 +49,7 @@ def check_standard_output(
 
 
 def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
-    """Check that --verdict, which writes no file, is not combined with options that need one.
+    """Check that --verdict, the answer alone, is not combined with files or other views.
 
     Raises:
         UsageError: it is combined with one.
@@ -65,7 +65,8 @@ def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
     ):
         if value:
             raise UsageError(
-                f"--verdict and {flag} exclude each other: it writes no file.", do="Leave out one."
+                f"--verdict and {flag} exclude each other: --verdict prints the answer alone.",
+                do="Leave out one.",
             )
 
 
