@@ -135,10 +135,10 @@ def test_modules_pair_by_path_and_direction() -> None:
     assert OperatorNames({"Net_0/Linear_2": "head"}).path("Net_0/Linear_2") == "head"
 
 
-def test_modules_beyond_the_most_rows_are_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_modules_beyond_the_most_rows_are_told_of() -> None:
     """A warning says how many there are."""
-    monkeypatch.setattr(comparing, "MOST_MODULES", 1)
-    (warning,) = comparing._left_out(modules(("A_0", "forward", 1, 1), ("B_0", "forward", 1, 1)))
+    rows = modules(("A_0", "forward", 1, 1), ("B_0", "forward", 1, 1))
+    (warning,) = comparing._left_out(rows, "module", 1)
     assert warning == "of 2 rows of modules, the 1 that changed most are kept."
 
 

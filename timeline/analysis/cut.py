@@ -29,7 +29,7 @@ class Cut:
     may overlap, so the time of a step is measured among all. op_rows: per selected op, its row
     among those of the profile. op_iterations: per op of the profile, selected or not, the number of
     its step, NO_ID for none. recorded and trace: per step, the extent of its recording, and its
-    components.
+    components. host_rows: per selected host event, its row among those of the profile.
     """
 
     records: Records
@@ -39,6 +39,7 @@ class Cut:
     op_iterations: Int64
     recorded: RecordedSteps
     trace: StepTrace
+    host_rows: Rows
 
     @property
     def every_step(self) -> bool:
@@ -64,6 +65,7 @@ def cut(records: Records, selection: Selection) -> Cut:
         op_iterations,
         recorded_steps(steps, membership),
         step_trace(steps),
+        np.arange(len(records.host)),
     )
     graphs = selection.graphs
     if graphs is not None:
@@ -100,20 +102,21 @@ def _cut_to(part: Cut, steps: Bool, masks: tuple[Bool, Bool, Bool, Bool], host: 
     records = part.records
     tasks, ops, planes, parts = masks
     touched, times_ns = _touched(part, steps, tasks, ops), records.samples.time_ns
+    host &= are_touching(records.host.start_ns, records.host.end_ns, touched)
     kept = records.filter(
         tasks=tasks,
         ops=ops,
         planes=planes,
         steps=steps,
         parts=parts,
-        host=are_touching(records.host.start_ns, records.host.end_ns, touched) & host,
+        host=host,
         samples=are_touching(times_ns, times_ns, touched),
     )
-    return _taken(part, kept, steps, ops)
+    return _taken(part, kept, steps, ops, host)
 
 
-def _taken(part: Cut, kept: Records, steps: Bool, ops: Bool) -> Cut:
-    """Return a cut of the kept records, of which `steps` and `ops` are masks."""
+def _taken(part: Cut, kept: Records, steps: Bool, ops: Bool, host: Bool) -> Cut:
+    """Return a cut of the kept records, of which `steps`, `ops` and `host` are masks."""
     return replace(
         part,
         records=kept,
@@ -121,6 +124,7 @@ def _taken(part: Cut, kept: Records, steps: Bool, ops: Bool) -> Cut:
         op_rows=part.op_rows[ops],
         recorded=part.recorded.take(steps),
         trace=part.trace.take(steps),
+        host_rows=part.host_rows[host],
     )
 
 
@@ -172,8 +176,9 @@ def cut_window(part: Cut, start_ns: int, end_ns: int) -> Cut:
     on_device = membership.device_start_ns != NO_TIME
     steps |= on_device & are_touching(membership.device_start_ns, membership.device_end_ns, window)
     ops = are_touching(records.ops.start_ns, records.ops.end_ns, window)
+    host = are_touching(records.host.start_ns, records.host.end_ns, window)
     kept = _touching_records(records, steps, window)
-    taken = _taken(part, kept, steps, ops)
+    taken = _taken(part, kept, steps, ops, host)
     every = np.ones(len(part.around.steps), np.bool_)
     return replace(
         taken,

@@ -13,6 +13,8 @@ from timeline.analysis.contents import find_graphs, find_steps, is_monotonic
 from timeline.analysis.cut import device_span_ns, host_span_ns
 from timeline.analysis.data_queues import with_queue_sums
 from timeline.analysis.gains.recording import Recording
+from timeline.analysis.idle.call_sums import HostCallSums
+from timeline.analysis.idle.charges import RankGaps
 from timeline.analysis.idle.idle_sums import IdleTimes
 from timeline.analysis.memory import AllocatedMemory, MemoryPeaks
 from timeline.analysis.overlap import (
@@ -139,6 +141,10 @@ class RankFacts:
     """Intervals in which communication ran and nothing computed."""
     idle: IdleTimes | None = None
     """Idle time by cause, None if not requested."""
+    idle_gaps: RankGaps = field(default_factory=RankGaps)
+    """Its longest gaps, if causes are requested."""
+    host_calls: HostCallSums = field(default_factory=HostCallSums)
+    """Host calls by name, if causes are requested."""
     path: RankPath = field(default_factory=RankPath)
     """Items that can lie on the critical path, if causes are requested, until the path is known."""
     replay: Recording = field(default_factory=Recording)
@@ -202,6 +208,7 @@ class RankFacts:
             self,
             steps=self.steps.moved(move),
             operators=self.operators.moved(move),
+            idle_gaps=self.idle_gaps.moved(move),
             collectives=self.collectives.moved(move),
             path=self.path.moved(move),
             replay=self.replay.moved(move),

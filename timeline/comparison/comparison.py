@@ -11,12 +11,14 @@ import numpy as np
 from timeline.analysis.work.work_classes import distinguish_vector
 from timeline.columns.columns import Int64
 from timeline.comparison.pairs import (
+    MOST_HOST_CALLS,
     MOST_MODULES,
     ONE_RUN_ONLY,
     OperatorNames,
     RunOperators,
     missing_in_one_run,
     pair_framework_operators,
+    pair_host_calls,
     pair_modules,
     pair_operator_memory,
     pair_operators,
@@ -178,7 +180,8 @@ class Comparison:
     The following are results of `pair_sums`: waiting, by the rank waited for (waited_for_rank,
     masked if unknown); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
     copies, by task; hccl_tasks, by the kind of collective and the task in it; launchers, by the
-    framework operator that launched the work (launched_by), and phase. memory: see `pair_peaks`.
+    framework operator that launched the work (launched_by), and phase; host_calls, by layer and
+    name, see `pair_host_calls`. memory: see `pair_peaks`.
 
     rank_causes: changes on the rank to which most of the change in waiting is due: rank, and the
     columns of causes. frequencies: of the AI cores of each rank while they compute: rank, base_mhz,
@@ -219,6 +222,7 @@ class Comparison:
     framework_operators: Table = _no_table()
     operator_memory: Table = _no_table()
     modules: Table = _no_table()
+    host_calls: Table = _no_table()
 
     @classmethod
     def of(
@@ -269,6 +273,7 @@ class Comparison:
         launching = (base.framework_operators, new.framework_operators)
         in_modules = (base.framework_modules, new.framework_modules)
         modules = pair_modules(in_modules, shares, names)
+        host_calls = pair_host_calls((base.host_calls_by_name, new.host_calls_by_name), shares)
         return cls(
             with_classes(parts, classes),
             causes_of(parts),
@@ -280,7 +285,8 @@ class Comparison:
             (
                 *_warnings(sides, counts),
                 *missing_in_one_run(launching, in_modules),
-                *_left_out(modules),
+                *_left_out(modules, "module", MOST_MODULES),
+                *_left_out(host_calls, "host call", MOST_HOST_CALLS),
             ),
             waiting,
             pair_sums(of_all_steps((base.idle, new.idle)), ("cause",), shares, counts=("gaps",)),
@@ -306,10 +312,16 @@ class Comparison:
                 for name, table in (("operators", operators), ("collectives", collectives))
                 if len(table)
             },
-            {"steps": len(steps), "ranks": len(ranks), "modules": len(modules)},
+            {
+                "steps": len(steps),
+                "ranks": len(ranks),
+                "modules": len(modules),
+                "host_calls": len(host_calls),
+            },
             framework_operators=pair_framework_operators(launching, shares, names),
             operator_memory=pair_operator_memory(launching, shares, names),
             modules=modules.take(slice(MOST_MODULES)),
+            host_calls=host_calls.take(slice(MOST_HOST_CALLS)),
         )
 
     @property
@@ -491,13 +503,11 @@ def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
     return {rank: round(span_ns / counts[rank]) for rank, span_ns in spans}
 
 
-def _left_out(modules: Table) -> Iterator[str]:
-    """Yield a sentence on modules that a comparison leaves out."""
-    if len(modules) > MOST_MODULES:
-        yield (
-            f"of {format_count(len(modules), 'row')} of modules, the {MOST_MODULES} that changed "
-            "most are kept."
-        )
+def _left_out(rows: Table, noun: str, most: int) -> Iterator[str]:
+    """Yield a sentence on modules or host calls that a comparison leaves out."""
+    if len(rows) > most:
+        count = format_count(len(rows), "row")
+        yield f"of {count} of {noun}s, the {most} that changed most are kept."
 
 
 def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:

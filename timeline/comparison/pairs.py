@@ -19,6 +19,8 @@ from timeline.tables.table import Table
 MOST_MODULES = 2000
 """Maximum number of modules that a comparison keeps, those that changed most; others are counted.
 """
+MOST_HOST_CALLS = 1000
+"""Maximum number of host calls that a comparison keeps, likewise."""
 ONE_RUN_ONLY = "one run only"
 """Match of an operator whose type does not occur in the other run."""
 SPREAD = ("q1_ns", "median_ns", "q3_ns", "deviation_ns")
@@ -204,6 +206,24 @@ def pair_operator_memory(sides: _Sides, shares: _Shares, names: OperatorNames) -
         | joined.change("bytes", 1, shares)
         | joined.change("held_ns", 2, shares),
         "delta_bytes",
+    )
+
+
+def pair_host_calls(sides: _Sides, shares: _Shares) -> Table:
+    """Return the host calls of both runs, by layer and name; what changed most first.
+
+    sides: rows of HOST_CALLS_BY_NAME. shares: what times of each run are multiplied by.
+
+    Returns:
+        layer, name (None: all that have no rows of their own), and of each run, with what they
+        differ by: count and ns. Empty if either run has no host calls.
+    """
+    joined = _Joined.of(
+        _both(sides, all(map(len, sides))), ("layer", "name"), ("count", "total_ns")
+    )
+    return _by_change(
+        joined.key_columns() | joined.change("count", 0) | joined.change("ns", 1, shares),
+        "delta_ns",
     )
 
 

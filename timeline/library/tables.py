@@ -120,6 +120,7 @@ class ProfileTables(OpenProfile):
     overlap = TableMethod[Ask]()
     steps = TableMethod[Ask]()
     idle = TableMethod[AskBy[Literal["cause", "call"]]]()
+    idle_gaps = TableMethod[Ask]()
     critical_path = TableMethod[Ask]()
     step_trace = TableMethod[Ask]()
     collectives = TableMethod[AskBy[Literal["longest", "op", "kind", "group"]]]()
@@ -137,7 +138,7 @@ class ProfileTables(OpenProfile):
     data_queues = TableMethod[Ask]()
     data_pipeline = TableMethod[Ask]()
     tasks = TableMethod[Ask]()
-    host_calls = TableMethod[Ask]()
+    host_calls = TableMethod[AskBy[Literal["name"] | None]]()
     advice = TableMethod[Ask]()
     omissions = TableMethod[Ask]()
 

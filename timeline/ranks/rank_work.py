@@ -13,6 +13,7 @@ import numpy as np
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
+from timeline.analysis.idle.call_sums import own_times, sum_calls
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.launches import cut_off_before, with_lost_kernels
@@ -45,13 +46,14 @@ from timeline.analysis.selected_rank import (
 )
 from timeline.analysis.single_records import single_records
 from timeline.analysis.sound_records import drop_backward_arrows, drop_invalid_rows, fit_host_clock
-from timeline.analysis.steps import Membership, with_steps
+from timeline.analysis.steps import NO_STEP, Membership, with_steps
 from timeline.analysis.waits.collectives import RankCollectives, rank_collectives
 from timeline.analysis.waits.group_members import with_global_ranks
 from timeline.analysis.work.computed_work import computed_work
 from timeline.analysis.work.launching_operators import launcher_figures, with_launchers
 from timeline.analysis.work.operators import host_operators, operator_steps
 from timeline.analysis.work.task_sums import sum_tasks
+from timeline.columns.columns import Int64
 from timeline.columns.intervals import subtract, union
 from timeline.layers import HOST_LAYERS, Layer, SizeLayer
 from timeline.options import Args, ClockOptions, ExportOptions, Fit, StepOperators
@@ -108,6 +110,8 @@ MOST_ELEMENTS = 1 << 24
 MOST_STEP_ROWS, LEAST_STEP_ROWS = 20_000, 1_000
 """Rows of operators by step: of all ranks together unless every row is requested, and those that
 each rank may have in any case."""
+MOST_CALL_NAMES, LEAST_CALL_NAMES = 100_000, 200
+"""Names of host calls that all ranks together may have, and that each may have in any case."""
 LEAST_MERGED_BYTES = 64 << 10
 """Smallest file size that ranks are merged for; ranks of smaller files take little memory."""
 LEAST_RANK_BYTES = 1 << 20
@@ -274,11 +278,14 @@ def _draw_selected(
         request.questions,
         windowed=request.window_ns is not None,
     )
+    own_ns = None
     if request.is_first:
         facts = _with_answers(facts, part, collectives, request)
+        own_ns = own_times(records.host) if request.questions.causes else None
+        facts = _with_calls(facts, selected, part, own_ns, request)
     facts = with_filed_times(facts, windowed=request.window_ns is not None)
     if request.questions.compare:
-        ordinary = _ordinary_facts(facts, records, part, request)
+        ordinary = _ordinary_facts(facts, records, part, own_ns, request)
         facts = replace(_with_sums(facts, part, request), ordinary=ordinary)
     if not request.draw:
         return facts, RankTracks(records.rank, (), 0)
@@ -323,11 +330,11 @@ def _collectives_of(records: Records, part: Cut, request: RankRequest) -> RankCo
 
 
 def _ordinary_facts(
-    facts: RankFacts, records: Records, part: Cut, request: RankRequest
+    facts: RankFacts, records: Records, part: Cut, own_ns: Int64 | None, request: RankRequest
 ) -> RankFacts | None:
     """Return the facts of ordinary steps alone, including free time at their edges.
 
-    None if the rank has no ordinary steps.
+    None if the rank has no ordinary steps. own_ns: as for `_with_calls`.
     """
     (ordinary,) = ordinary_steps([facts], with_first=False)
     if not ordinary.any():
@@ -343,6 +350,7 @@ def _ordinary_facts(
         # Counters are rarely sampled, so work is taken from the whole rank, also without warm-up.
         launchers = launcher_figures(steps.records)
         step_facts = replace(step_facts, work=facts.work, launchers=launchers)
+        step_facts = _with_calls(step_facts, selected, steps, own_ns, request)
     return _with_sums(step_facts, steps, request)
 
 
@@ -390,6 +398,29 @@ def _with_causes(
         path=path,
         replay=recording,
     )
+
+
+def _with_calls(
+    facts: RankFacts, selected: SelectedRank, part: Cut, own_ns: Int64 | None, request: RankRequest
+) -> RankFacts:
+    """Add to the facts the host calls by name and the longest gaps, if causes are requested.
+
+    own_ns: own time of each host event of the profile, None if calls are not summed.
+    """
+    idle, records = selected.idle, part.records
+    if idle is None or own_ns is None:
+        return facts
+    causes = idle.times.causes
+    sums = sum_calls(
+        records.host,
+        own_ns[part.host_rows],
+        idle.charged,
+        part.around.host,
+        records.strings,
+        idle_ns=int(causes.total_ns[causes.step == NO_STEP].sum()),
+        most=max(LEAST_CALL_NAMES, MOST_CALL_NAMES // request.ranks),
+    )
+    return replace(facts, host_calls=sums, idle_gaps=idle.gaps)
 
 
 def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> SelectedRank:

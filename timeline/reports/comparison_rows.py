@@ -136,6 +136,12 @@ def notable_memory(operators: Table, most: int) -> Table:
     return operators.take(order[changed[order] > LEAST * all_bytes])
 
 
+def host_call_names(calls: Table) -> list[str]:
+    """Return host calls behind their layers."""
+    names = zip(calls["layer"].tolist(), calls["name"].tolist(), strict=True)
+    return [f"{layer or 'host'}: {name or 'all others'}" for layer, name in names]
+
+
 def hccl_names(tasks: Table) -> list[str]:
     """Return a label per HCCL task: the kind of its collective, and the task."""
     kinds = zip(tasks["collective"].tolist(), tasks["task"].tolist(), strict=True)
@@ -188,6 +194,13 @@ CHANGED = (
     ChangedTable("launchers", "launched by", "Who launched it", "Operator", launcher_names),
     ChangedTable("copies", "copies", "Copies", "Task", copy_names),
     ChangedTable("hccl_tasks", "HCCL tasks", "HCCL tasks", "Task", hccl_names),
+    ChangedTable(
+        "host_calls",
+        "host calls, with those inside",
+        "Host calls, with those inside",
+        "Call",
+        host_call_names,
+    ),
 )
 """Tables of waiting and device work."""
 CHANGED_IN_FRAMEWORK = (

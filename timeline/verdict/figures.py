@@ -17,7 +17,18 @@ from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.exposed_waiting import ExposedParts, split_exposed
 from timeline.analysis.waits.waiting import Basis, Waiting
 from timeline.columns.columns import Bool
-from timeline.tables import data, flops, idle, memory, operators, parallel, times, waits, work
+from timeline.tables import (
+    calls,
+    data,
+    flops,
+    idle,
+    memory,
+    operators,
+    parallel,
+    times,
+    waits,
+    work,
+)
 from timeline.tables.table import Method, Spec, Table
 from timeline.verdict.advice import ADVICE, Advice, advice_of
 from timeline.verdict.findings import ReportedFindings, report_findings
@@ -43,7 +54,8 @@ TABLES: tuple[Spec, ...] = (
     *(times.OVERLAP, times.STEPS, times.CHECKS, times.UNUSED),
     *(waits.WAITED_FOR, waits.WAITING, waits.EXPOSED, waits.EXPOSED_STEPS),
     *(waits.LONGEST_OPS, waits.OPS, waits.COLLECTIVES, waits.COLLECTIVE_GROUPS, waits.LINKS),
-    *(idle.IDLE, idle.IDLE_CALLS, waits.CRITICAL_PATH, parallel.PIPELINE, flops.FLOPS),
+    *(idle.IDLE, idle.IDLE_CALLS, calls.IDLE_GAPS, waits.CRITICAL_PATH),
+    *(parallel.PIPELINE, flops.FLOPS),
     *(data.DATA_PREPARATION, data.DATA_QUEUES, data.DATA_PIPELINE, data.DATA_CURVES),
     *(operators.OPERATORS_BY_TYPE, operators.OPERATORS_BY_NAME, work.LAUNCHERS, work.MODULES),
     *(operators.OPERATORS, operators.OPERATOR_SUMS, operators.OPERATOR_DETAILS),
@@ -52,6 +64,7 @@ TABLES: tuple[Spec, ...] = (
     *(memory.MEMORY_GRAPHS, memory.MEMORY_OPERATORS, memory.MEMORY_TENSORS, memory.MEMORY),
     *(work.COMPUTING_CAUSES, work.TASK_SUMS, work.WORK_CLASSES, work.LENGTHS),
     *(work.FRAMEWORK_OPERATORS, work.FRAMEWORK_MODULES, work.TASKS, work.HOST_CALLS),
+    calls.HOST_CALLS_BY_NAME,
     *(ADVICE, OMISSIONS),
 )
 """All tables, in the order of JSON, page, library and documentation."""

@@ -31,6 +31,7 @@ from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
 from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
+from timeline.verdict.one_off import one_off_sentence
 from timeline.verdict.unreplayed import untimed_sentences
 from timeline.verdict.words import (
     compute_sentence,
@@ -140,6 +141,8 @@ class Verdict:
     """Sentences on what bounds compute and how fast it is, as far as it was measured."""
     commands: tuple[str, ...] = ()
     """Command that shows each finding in detail, an empty string for none; added after `of`."""
+    one_off: str | None = None
+    """Sentence on a host call that took most of the idle time once; None without any."""
 
     @classmethod
     def of(cls, figures: Figures) -> Verdict:
@@ -212,6 +215,7 @@ class Verdict:
             compute=()
             if kernels
             else tuple(filter(None, [compute_sentence(figures), work_sentence(figures)])),
+            one_off=None if mean is None else one_off_sentence(figures.facts),
         )
 
     @property
@@ -302,7 +306,7 @@ class Verdict:
             yield from self.compute
         yield from self.bubbles
         yield from self._outside(mean)
-        yield from filter(None, [self.idle, self.ends])
+        yield from filter(None, [self.idle, self.one_off, self.ends])
         yield from self._slowest_step()
         yield from self._slowest_rank()
 

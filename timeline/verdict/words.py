@@ -26,6 +26,7 @@ from timeline.units import (
 )
 from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import MeanStep, are_of_ordinary_steps
+from timeline.verdict.one_off import without_one_offs
 
 LEAST_PART = 0.01
 """Minimum share of a mean step for a part to be notable, see `is_notable`."""
@@ -192,7 +193,7 @@ class MeanIdle:
 
 
 def mean_idle(figures: Figures) -> MeanIdle | None:
-    """Return the idle time of a mean ordinary step, None if idle time is not known.
+    """Return the idle time of a mean ordinary step without one-off costs, None if it is not known.
 
     Without ordinary steps, return the mean over ranks of the whole selection.
     """
@@ -206,6 +207,7 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
     if len(calls):
         chosen = np.ma.getmaskarray(calls["step"])
         calls = calls.take(are_of_ordinary_steps(calls, figures.steps) if steps else chosen)
+    causes, calls = without_one_offs(causes, calls, figures.facts)
     mean_ns = {cause: round(total_ns / count) for cause, total_ns in _sums(causes).items()}
     return MeanIdle(
         tuple(sorted(mean_ns.items(), key=lambda item: (-item[1], item[0]))),

@@ -32,6 +32,21 @@ _LAUNCHES = re.compile(r"launch(?!.*host)", re.I)
 _BEGINS_CAPTURE = re.compile(r"begincapture", re.I)
 _ENDS_CAPTURE = re.compile(r"endcapture|graphinstantiate", re.I)
 
+_LEVEL = re.compile(r"(?:AscendCL|GE|Hccl|Model|Node|Runtime)@")
+"""Prefix of calls of CANN in traces, which databases do without."""
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+"""Place in memory of the object of a method of Python, which differs from process to process."""
+
+
+def call_name(name: str) -> str:
+    """Return the name that host calls of one kind share in any layout and process.
+
+    >>> call_name("AscendCL@aclrtMalloc"), call_name("<built-in method add of Tensor at 0x7f3c>")
+    ('aclrtMalloc', '<built-in method add of Tensor>')
+    """
+    bare = _ADDRESS.sub("", name) if " at 0x" in name else name
+    return bare[level.end() :] if (level := _LEVEL.match(bare)) else bare
+
 
 def names_waiting_for_device(strings: StringPool) -> Codes:
     """Return the codes of the calls that wait for the device, (k,) ascending."""

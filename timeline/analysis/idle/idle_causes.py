@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from timeline.analysis.cut import Cut
+from timeline.analysis.idle.charges import ChargedCalls, Charges, RankGaps
 from timeline.analysis.idle.host_calls import (
     Calls,
     CallWindow,
@@ -120,11 +121,13 @@ class RankIdle:
     """Idle time of a rank by cause, within its selection.
 
     parts: idle time of the whole selection, exact, in order. times: sums of it, and of the idle
-    time of each step.
+    time of each step. charged: sums of it by single host call. gaps: the longest ones.
     """
 
     parts: IdleParts = field(default_factory=IdleParts.empty)
     times: IdleTimes = field(default_factory=IdleTimes)
+    charged: ChargedCalls = field(default_factory=ChargedCalls.empty)
+    gaps: RankGaps = field(default_factory=RankGaps)
 
     def with_cause(self, cause: IdleCause) -> RankIdle:
         """Return only the parts and sums of one cause."""
@@ -192,9 +195,28 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
     least_ns = _least_gap_ns(gaps, stretches, ends)
     sums = IdleSums(gaps.inner, stretches.gap, periods, records.strings)
     bounds_ns = np.concatenate(periods)
+    charges = Charges(gaps.inner, stretches.gap, stretches.end_ns - stretches.start_ns)
     for parts in _Splitter(records, gaps, stretches, bounds_ns, ends, least_ns).parts():
         sums.add(parts)
-    return RankIdle(sums.parts(), sums.times(least_ns))
+        charges.add(parts)
+    longest = gaps.take(charges.longest)
+    times_ns, names = (longest.start_ns, longest.end_ns), _names_around(longest, items)
+    listed = charges.longest_gaps(times_ns, periods, names, records.strings)
+    return RankIdle(sums.parts(), sums.times(least_ns), charges.charged(), listed)
+
+
+def _names_around(gaps: Gaps, items: DeviceItems) -> tuple[Codes, Codes]:
+    """Return the names of the items before and after some gaps, NO_NAME for none."""
+    near = items.take(items.is_op | np.isin(items.end_ns, gaps.start_ns))
+    # Backwards in time, the item before a gap is the one that ends it.
+    before = _ending(-gaps.start_ns, near, -near.end_ns, -near.start_ns)
+    # NO_ID, which is -1, picks the name at the end.
+    no_name = np.array([NO_NAME], np.int32)
+    previous, following = (
+        np.concatenate([of.name, no_name])[item]
+        for of, item in ((near, before), (items, gaps.item))
+    )
+    return previous, following
 
 
 def _least_gap_ns(gaps: Gaps, stretches: IdleStretches, ends: _Ends) -> int:
@@ -275,9 +297,9 @@ class _Splitter:
             yield self._parts(pieces.take(launch == NO_ID), IdleCause.NOT_RECORDED)
             # What the launching thread did.
             for window, own in self._windows(pieces, launch):
-                yield self._parts(own, IdleCause.QUEUED, self._names(window.stretches.call))
+                yield self._parts(own, IdleCause.QUEUED, window.stretches.call)
         elif phase is _Phase.LAUNCHING:
-            yield self._parts(pieces, IdleCause.LAUNCH_CALL, self._host.name[launch])
+            yield self._parts(pieces, IdleCause.LAUNCH_CALL, launch)
         elif phase is _Phase.LAUNCHED:
             before = self._ends.launch_end_ns[gap] <= self._gap_start_ns[pieces.row]
             yield self._parts(pieces.take(before), IdleCause.LAUNCHED_BEFORE)
@@ -286,16 +308,20 @@ class _Splitter:
             yield self._parts(pieces, IdleCause.BETWEEN_TASKS)
 
     def _parts(
-        self, pieces: _Pieces, cause: IdleCause | Int64, calls: Codes | None = None
+        self, pieces: _Pieces, cause: IdleCause | Int64, calls: Int64 | None = None
     ) -> Parts:
-        """Return parts for some pieces; vague causes give way to a wait for data around them."""
+        """Return parts for some pieces; vague causes give way to a wait for data around them.
+
+        calls: the row of the host call of each, NO_ID for none.
+        """
         row = pieces.row
         codes = np.full(len(row), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
         vague = _IS_VAGUE[codes] & self._preparing[row]
         codes = np.where(vague, CAUSES.index(IdleCause.WAITING_FOR_DATA), codes)
         if calls is None:
-            calls = np.full(len(row), NO_NAME, np.int32)
-        return Parts(pieces.start_ns, pieces.end_ns, self._of[row].astype(np.int64), codes, calls)
+            calls = np.full(len(row), NO_ID)
+        of, names = self._of[row].astype(np.int64), self._names(calls)
+        return Parts(pieces.start_ns, pieces.end_ns, of, codes, names, calls)
 
     def _before_asked(self, pieces: _Pieces, asked: Int64) -> Iterator[Parts]:
         """Yield parts by the work of the asking thread: waiting for data or device, or other."""
@@ -315,7 +341,7 @@ class _Splitter:
                 around = window.innermost_of(np.isin(names, waiting))
                 call = np.where(around == NO_ID, call, around)
                 cause = np.where(around == NO_ID, cause, CAUSES.index(meaning))
-            yield self._parts(own, cause, self._names(call))
+            yield self._parts(own, cause, call)
 
     def _windows(self, pieces: _Pieces, host_rows: Int64) -> Iterator[tuple[CallWindow, _Pieces]]:
         """Yield the calls on the thread of the host row of some pieces, and these cut by call.
@@ -331,6 +357,8 @@ class _Splitter:
                 yield window, _Pieces(cut.start_ns, cut.end_ns, own.row[cut.stretch])
 
     def _names(self, call: Int64) -> Codes:
+        if not len(self._host):
+            return np.full(len(call), NO_NAME, np.int32)
         return np.where(call == NO_ID, np.int32(NO_NAME), self._host.name[np.maximum(call, 0)])
 
 

@@ -13,6 +13,7 @@ from timeline.columns.distinct import are_first, distinct, distinct_values
 from timeline.columns.group_by import group_by
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.records.not_given import NO_ID
 from timeline.records.tables import Spans
 
 MOST_CALLS = 5
@@ -129,11 +130,15 @@ class IdleTimes:
 
 
 class Parts(Spans):
-    """Parts of idle intervals, in order of time; stretch: row of the interval; call: a name."""
+    """Parts of idle intervals, in order of time.
+
+    stretch: row of the interval; call: name of the host call, and row: its row in HostEvents.
+    """
 
     stretch: Int64 = column(np.int64)
     cause: Int64 = column(np.int64)
     call: Codes = column(np.int32)
+    row: Int64 = column(np.int64, NO_ID)
 
 
 _NONE = np.empty(0, np.int64)

@@ -269,8 +269,11 @@ def _slowest_links(links: Table, kinds: Table) -> Block | None:
 # -- idle time and the critical path ---------------------------------------------------------------
 
 
-def idle_section(figures: Figures) -> Block | None:
-    """Return the section on idle time by cause, host call and rank; None if it is unknown."""
+def idle_section(figures: Figures, gaps: Block | None) -> Block | None:
+    """Return the section on idle time by cause, host call and rank; None if it is unknown.
+
+    gaps: the table of the longest gaps, None if there are none.
+    """
     causes = sum_of_selection(figures.idle, "cause")
     if not len(causes):
         return None
@@ -284,6 +287,7 @@ def idle_section(figures: Figures) -> Block | None:
     if len(calls):
         title = "What the host did meanwhile"
         tables.append(page_table("idle-calls", title, _idle_columns(shown), left))
+    tables.append(gaps)
     ranks = sum_of_selection(figures.idle, "rank", "cause")
     if len(ranks) > len(causes):
         shown, left = first_rows(ranks, MOST_IDLE_ROWS)

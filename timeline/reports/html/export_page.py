@@ -29,6 +29,7 @@ from timeline.reports.html.communication_sections import (
     path_section,
     wait_section,
 )
+from timeline.reports.html.host_sections import gap_table, host_call_section
 from timeline.reports.html.page import (
     Block,
     Tile,
@@ -83,7 +84,8 @@ def render_export_page(report: ExportReport) -> bytes:
         data if data_first else None,
         wait_section(figures),
         bandwidth_section(figures),
-        idle_section(figures),
+        idle_section(figures, gap_table(figures, report.outputs)),
+        host_call_section(figures),
         path_section(figures),
         _step_section(report, grid),
         _heat_section(grid),
