@@ -49,15 +49,18 @@ def said(
     return words.report(finding, [SLOW_RANK] if follows else [])
 
 
-def path_in(call: str) -> Table:
-    """A critical path on which the host of rank 5 is in a call."""
+def path_in(call: str, line: str | None = None, line_ns: int = 0) -> Table:
+    """A critical path on which the host of rank 5 is in a call, at a line of code."""
     return Table(
         {
             "kind": np.array(["host", "device"], object),
             "rank": np.array([5, 5]),
             "step": np.array([2, 2]),
             "name": np.array([call, "MatMul"], object),
+            "duration_ns": np.array([32 * MS, 5 * MS]),
             "call_ns": np.array([30 * MS, 0]),
+            "line": np.array([line, None], object),
+            "line_ns": np.ma.masked_array([line_ns, 0], [line is None, True]),
         }
     )
 
@@ -244,6 +247,21 @@ def test_a_host_that_allocates_lacks_memory(call: str, cause: Cause) -> None:
     assert reported.evidence["call"] == call
     assert reported.cause is cause
     assert f"(in {call})" in reported.sentence
+
+
+@pytest.mark.parametrize(
+    ("call", "line_ns", "where"),
+    [
+        ("aten::item", 17 * MS, "(in aten::item, late in train.py(57): train_step)"),
+        ("aten::item", 16 * MS, "(in aten::item)"),
+        ("/me/train.py(57): train_step", 17 * MS, "(in /me/train.py(57): train_step)"),
+    ],
+)
+def test_a_late_host_is_late_in_a_line_of_code(call: str, line_ns: int, where: str) -> None:
+    """The line that takes more than half of the host's time, unless it is the call itself."""
+    path = path_in(call, "train.py(57): train_step", line_ns)
+    reported = said(replace(SLOW_RANK, cause=Cause.HOST), path=path)
+    assert f"Rank 5's host falls behind {where}: " in reported.sentence
 
 
 def test_a_slow_core_is_the_reason_of_slow_computing() -> None:

@@ -59,6 +59,11 @@ class Questions:
         return self.named_operators > 0 or self.every_run or self.every_task
 
     @property
+    def with_shapes(self) -> bool:
+        """Return whether operators of the framework are split by the shapes of their inputs."""
+        return self.framework is not None and self.framework.with_shapes
+
+    @property
     def layers(self) -> frozenset[Layer]:
         """Return the layers whose records are needed for the answers, drawn or not."""
         layers = CAUSE_LAYERS if self.causes else frozenset[Layer]()

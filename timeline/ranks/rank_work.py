@@ -176,7 +176,7 @@ class RankRequest:
             frequency=asked.causes,
             memory=asked.compare,
             operators=asked.framework is not None,
-            shapes=asked.framework is not None and asked.framework.with_shapes,
+            shapes=asked.every_run or asked.with_shapes,
             allocations=asked.allocations,
             metrics=asked.metrics,
         )

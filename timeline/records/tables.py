@@ -95,12 +95,14 @@ class Tasks(Spans):
     occupancy: Int64 = column(np.int64, NO_ID)
     """Estimated share of the device's threads that a kernel could use, in percent."""
     launched_by: Codes = column(np.int32, NO_NAME)
-    """The outermost framework operator that launched the task. This and the next three columns are
+    """The outermost framework operator that launched the task. This and the next four columns are
     computed by `analysis/work/launching_operators.py`, not read."""
     operator: Codes = column(np.int32, NO_NAME)
     """The innermost framework operator that launched the task."""
     module: Codes = column(np.int32, NO_NAME)
     """The modules and annotations around the operator, outermost first, joined by slashes."""
+    line: Codes = column(np.int32, NO_NAME)
+    """The line of the program's own code that asked for the task: `train.py(345): train`."""
     phase: Int64 = column(np.int64, 0)
     """A Phase of a training step."""
     kernel_class: npt.NDArray[np.int8] = column(np.int8, 0)
@@ -158,9 +160,10 @@ class CommunicationOps(Spans):
     sequence: Int64 = column(np.int64, NO_ID)
     """Number of the op in its group, the same on every rank of the group."""
     launched_by: Codes = column(np.int32, NO_NAME)
-    """This and the next three columns are as in Tasks."""
+    """This and the next four columns are as in Tasks."""
     operator: Codes = column(np.int32, NO_NAME)
     module: Codes = column(np.int32, NO_NAME)
+    line: Codes = column(np.int32, NO_NAME)
     phase: Int64 = column(np.int64, 0)
 
 
@@ -223,6 +226,12 @@ class HostEvents(Spans):
     iteration: Int64 = column(np.int64, NO_ID)
     shapes: Codes = column(np.int32, NO_NAME)
     """Shapes of an operator's inputs, if requested."""
+    input_types: Codes = column(np.int32, NO_NAME)
+    """Data types of the same inputs."""
+    sequence: Int64 = column(np.int64, NO_ID)
+    """Number that a forward operator shares with the one that computes its gradient."""
+    stack: Codes = column(np.int32, NO_NAME)
+    """Python frames around an operator, innermost first, a frame a line."""
 
 
 class Allocations(Spans):

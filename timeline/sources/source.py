@@ -79,6 +79,16 @@ class ReadRequest:
         return self.operators or self.allocations
 
     @property
+    def with_shapes(self) -> bool:
+        """Return whether shapes of the inputs of framework operators are wanted."""
+        return self.shapes or self.every_arg
+
+    @property
+    def with_stacks(self) -> bool:
+        """Return whether call stacks of framework operators are wanted, as host calls are."""
+        return bool(self.layers & {Layer.CANN, Layer.FRAMEWORK})
+
+    @property
     def with_names(self) -> bool:
         """Return whether to read names and types of device tasks."""
         return self.names or bool(self.layers & _NAMED_LAYERS)

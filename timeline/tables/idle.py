@@ -15,7 +15,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.steps import NO_STEP
 from timeline.columns.columns import Int64
 from timeline.records.not_given import NO_GRAPH
-from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, sum_rows
+from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, longest_lines, sum_rows
 from timeline.units import format_duration
 
 _KEYS = ("rank", "graph", "step", "cause")
@@ -38,9 +38,9 @@ IDLE = Spec(
         lambda run, table: _with_calls(table, run["idle_calls"]),
         "per `rank`, `graph`, `step` (`null` for the whole selection) and "
         "[`cause`](definitions.md#why-a-device-idles): the number of `gaps`, `total_ns`, and up to "
-        "five `calls` of the host (`name`, `total_ns`); the times of a rank add up to its "
-        "`idle_ns` in `overlap`, those of a step to the time of its period in which nothing "
-        "computes, communicates or copies",
+        "five `calls` of the host (`name`, `line` of code or `null`, `total_ns`); the times of a "
+        "rank add up to its `idle_ns` in `overlap`, those of a step to the time of its period in "
+        "which nothing computes, communicates or copies",
     ),
     Method("idle", by="cause"),
 )
@@ -52,6 +52,7 @@ IDLE_CALLS = Spec(
     rank, graph
     step: masked for the whole selection
     text cause, call = Host call
+    text line = Line of code: where more than half of that time passed, by call stacks
     total_ns = Time
     """,
     lambda run: _of_ranks(run, _by_call),
@@ -62,7 +63,9 @@ IDLE_CALLS = Spec(
 def _with_calls(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
     """Return the rows by cause for JSON, each with its longest calls."""
     calls = {
-        key: [{"name": row["call"], "total_ns": row["total_ns"]} for row in rows]
+        key: [
+            {"name": row["call"], "line": row["line"], "total_ns": row["total_ns"]} for row in rows
+        ]
         for key, rows in groupby(by_call.to_dicts(), itemgetter(*_KEYS))
     }
     return [
@@ -78,14 +81,16 @@ def sum_of_selection(idle: Table, *keys: str) -> Table:
     """Sum the rows of IDLE or IDLE_CALLS of the whole selection over all ranks.
 
     Returns a row for each distinct combination of keys, longest first, with the keys, total_ns, its
-    share of all, and gaps if the table has them.
+    share of all, and gaps and the longest line of code if the table has them.
     """
     if not len(idle):
         return Table({name: np.empty(0, object) for name in (*keys, "total_ns", "share")})
     whole = idle.take(np.ma.getmaskarray(idle["step"]))
     names = [name for name in ("total_ns", "gaps") if name in whole.columns]
     sums = sum_rows(whole, keys, names, by="total_ns")
-    return Table({**sums.columns, "share": sums["total_ns"] / max(int(sums["total_ns"].sum()), 1)})
+    share = sums["total_ns"] / max(int(sums["total_ns"].sum()), 1)
+    lines = {"line": longest_lines(whole, sums, keys)} if "line" in whole.columns else {}
+    return Table({**sums.columns, "share": share, **lines})
 
 
 def least_gap_ns(idle: Table) -> int:
@@ -147,6 +152,7 @@ def _by_call(idle: IdleTimes) -> tuple[Int64, Columns]:
     return calls.step, {
         "cause": _names(calls.cause),
         "call": np.array([*idle.names, ""], object)[calls.call],
+        "line": np.array([*idle.names, None], object)[calls.line],
         "total_ns": calls.total_ns,
     }
 

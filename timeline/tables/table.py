@@ -317,6 +317,31 @@ def sum_rows(
     return summed.take(np.argsort(-np.ma.filled(summed[by], 0), kind="stable"))
 
 
+def lines_by(rows: Table, keys: Sequence[str]) -> dict[tuple[Any, ...], str]:
+    """Return the line of code that takes most of the total_ns of each combination of keys.
+
+    rows: with a column `line`, None where it is unknown; such keys are left out.
+    """
+    if not len(rows):
+        return {}
+    longest = sum_rows(rows, (*keys, "line"), ("total_ns",), by="total_ns")
+    lines: dict[tuple[Any, ...], str] = {}
+    for *key, line in zip(*(longest[name].tolist() for name in (*keys, "line")), strict=True):
+        if line:
+            lines.setdefault(tuple(key), line)
+    return lines
+
+
+def longest_lines(rows: Table, summed: Table, keys: Sequence[str]) -> npt.NDArray[Any]:
+    """Return the line of code that takes most of the time of each row of sums, None if unknown.
+
+    rows: what was summed, with a column `line`. keys: columns of both.
+    """
+    lines = lines_by(rows, keys)
+    every = zip(*(summed[name].tolist() for name in keys), strict=True)
+    return np.array([*map(lines.get, every), None], object)[:-1]
+
+
 # -- declarations ----------------------------------------------------------------------------------
 
 

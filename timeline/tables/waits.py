@@ -22,7 +22,17 @@ from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import CollectiveSums
 from timeline.records.task_kinds import KINDS
-from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, given, sum_rows
+from timeline.tables.table import (
+    Columns,
+    Json,
+    Method,
+    Run,
+    Spec,
+    Table,
+    given,
+    sum_rows,
+    texts_or_none,
+)
 
 COLLECTIVES = Spec(
     "collectives",
@@ -482,6 +492,8 @@ CRITICAL_PATH = Spec(
     start_ns: on the clock that all ranks share
     duration_ns
     call_ns: the time of that call
+    text line: of code that took most of a host segment, by call stacks; None if unknown
+    line_ns: the time of that line
     """,
     lambda run: [_path(run.path)],
     Json(
@@ -508,6 +520,8 @@ def _path(path: CriticalPath) -> Columns:
         "start_ns": segments.start_ns,
         "duration_ns": segments.end_ns - segments.start_ns,
         "call_ns": np.ma.masked_array(segments.call_ns, segments.kind != PathKind.HOST),
+        "line": texts_or_none(np.array(path.strings, object))[segments.line],
+        "line_ns": np.ma.masked_array(segments.line_ns, segments.line == NO_NAME),
     }
 
 

@@ -11,7 +11,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.single_records import TaskRole
 from timeline.analysis.work.computed_work import ComputingCause, computing_causes
 from timeline.analysis.work.launching_operators import LauncherTimes, Phase
-from timeline.tables.table import Columns, Method, Spec, Table, sum_rows
+from timeline.tables.table import Columns, Method, Spec, Table, longest_lines, sum_rows
 
 if TYPE_CHECKING:
     from timeline.analysis.work.work_classes import ClassTimes
@@ -67,6 +67,7 @@ LAUNCHERS: Spec = Spec(
     communication: 1 or 0
     text launched_by = Launched by: the outermost framework operator around the launch
     text operator = Operator: the innermost
+    text line = Line of code: of the program, where most of the time was asked for, by call stacks
     text phase = Phase: forward, backward or other
     count, total_ns = Total, shortest_ns = Min, longest_ns = Max
     """,
@@ -101,13 +102,16 @@ def _launched(spec: Spec, rank: RankFacts, times: LauncherTimes) -> Columns:
 
 def total_over_ranks(table: Table) -> Table:
     """Sum the rows of LAUNCHERS or MODULES over ranks, longest first."""
-    keys = [name for name in table.columns if name not in (*_SUMMED, "rank")]
-    return sum_rows(
+    keys = [name for name in table.columns if name not in (*_SUMMED, "rank", "line")]
+    summed = sum_rows(
         *(table, keys, ("count", "total_ns")),
         least=("shortest_ns",),
         largest=("longest_ns",),
         by="total_ns",
     )
+    if "line" not in table.columns:
+        return summed
+    return Table({**summed.columns, "line": longest_lines(table, summed, keys)})
 
 
 # -- only for comparisons --------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import numpy as np
 from timeline.analysis.rank_facts import holds_any
 from timeline.analysis.scopes import find_scopes
 from timeline.analysis.selected_rank import DrawOptions, Missing, SelectedRank
+from timeline.analysis.work.code_lines import CodeLines, are_frames, whole_stacks
 from timeline.analysis.work.kernel_bounds import LATENCY, bound_of_each
 from timeline.analysis.work.operators import task_flops
 from timeline.columns.chunks import compute_in_chunks
@@ -75,6 +76,7 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
         names("input_shapes", tasks.input_shapes),
         names("launched_by", tasks.launched_by),
         names("module", tasks.module),
+        names("line", tasks.line),
         integers("task_id", tasks.task, NO_ID),
         integers("graph", tasks.graph, NO_GRAPH, default=False),
         integers("stream_id", tasks.stream, NO_ID, default=False),
@@ -168,6 +170,7 @@ def _op_args(ops: CommunicationOps) -> list[ArgColumn]:
         names("algorithm", ops.algorithm),
         names("launched_by", ops.launched_by),
         names("module", ops.module),
+        names("line", ops.line),
         integers("graph", ops.graph, NO_GRAPH, default=False),
         integers("connection_id", ops.connection, NO_ID, default=False),
     ]
@@ -226,6 +229,7 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
             names("level", host.level, default=False),
             integers("connection_id", host.connection, NO_ID, default=False),
             integers("process_id", host.process, NO_ID, default=False),
+            *_code_args(records, layer),
         ],
         FlowEnd.HOST,
     )
@@ -238,6 +242,21 @@ def _paint_host_layer(drawing: LayerDrawing, parent: int, layer: Rows) -> None:
             drawn,
             descriptions.THREAD,
         )
+
+
+def _code_args(records: Records, rows: Rows) -> list[ArgColumn]:
+    """Return the args of host calls at some rows: their code and their inputs."""
+    host, strings = records.host, records.strings
+    lines = np.full(len(host), NO_NAME, np.int32)
+    calls = rows[~are_frames(host, strings)[rows]]
+    lines[calls] = CodeLines(host, strings).of(calls)
+    return [
+        names("line", lines),
+        names("call_stack", whole_stacks(host, calls, strings)),
+        names("input_shapes", host.shapes, default=False),
+        names("input_types", host.input_types, default=False),
+        integers("sequence", host.sequence, NO_ID, default=False),
+    ]
 
 
 def _paint_scopes(drawing: LayerDrawing) -> None:

@@ -30,7 +30,7 @@ from timeline.columns.strings import StringPool
 from timeline.errors import format_ids
 from timeline.records.task_kinds import Unit, unit_of
 from timeline.tables.short_names import shortened
-from timeline.tables.table import Table
+from timeline.tables.table import Table, sum_rows
 from timeline.units import format_count, format_like, format_number, format_share, format_short
 from timeline.verdict.advice import find_remedy
 
@@ -283,6 +283,8 @@ class FindingWords:
                 evidence["other_step_ns"] = round(median(others))
         if call := self._longest_call(finding, ranks):
             evidence["call"], evidence["call_ns"] = call
+        if line := self._longest_line(finding, ranks):
+            evidence["line"], evidence["line_ns"] = line
         if finding.cause is Cause.COMPUTING and ranks is not None and len(ranks) == 1:
             rows = [row for row in self.computing.to_dicts() if row["rank"] == ranks[0]]
             if rows and rows[0]["cause"] is not None:
@@ -300,14 +302,7 @@ class FindingWords:
         None if the cause is neither the host nor unknown. Marks of steps are left out, as they are
         no calls; so are waits for data if the host is the cause.
         """
-        if finding.cause not in (Cause.HOST, Cause.UNKNOWN) or not len(self.path):
-            return None
-        rows = self.path["kind"] == "host"
-        if ranks is not None:
-            rows &= np.isin(np.ma.filled(self.path["rank"], -1), ranks)
-        if finding.steps is not None:
-            rows &= np.isin(np.ma.filled(self.path["step"], -1), finding.steps)
-        calls = self.path.take(np.flatnonzero(rows))
+        calls = self._on_host(finding, ranks)
         if not len(calls):
             return None
         names, which = np.unique(calls["name"].astype(str), return_inverse=True)
@@ -319,6 +314,33 @@ class FindingWords:
         total_ns = np.where(blameless, 0, total_ns)
         at = int(np.argmax(total_ns))
         return (str(names[at]), int(total_ns[at])) if total_ns[at] else None
+
+    def _longest_line(
+        self, finding: Finding, ranks: tuple[int, ...] | None
+    ) -> tuple[str, int] | None:
+        """Return the line of code that takes most of the critical path where hosts are to blame.
+
+        None if no line takes more than half of it.
+        """
+        rows = self._on_host(finding, ranks)
+        if not len(rows) or not any(rows["line"]):
+            return None
+        all_ns = int(rows["duration_ns"].sum())
+        rows = rows.take(rows["line"].astype(bool))
+        longest = sum_rows(rows, ("line",), ("line_ns",), by="line_ns")
+        line_ns = int(longest["line_ns"][0])
+        return (str(longest["line"][0]), line_ns) if 2 * line_ns > all_ns else None
+
+    def _on_host(self, finding: Finding, ranks: tuple[int, ...] | None) -> Table:
+        """Return the host segments of the critical path where hosts may be to blame."""
+        if finding.cause not in (Cause.HOST, Cause.UNKNOWN) or not len(self.path):
+            return Table({})
+        rows = self.path["kind"] == "host"
+        if ranks is not None:
+            rows &= np.isin(np.ma.filled(self.path["rank"], -1), ranks)
+        if finding.steps is not None:
+            rows &= np.isin(np.ma.filled(self.path["step"], -1), finding.steps)
+        return self.path.take(np.flatnonzero(rows))
 
     def _gain(self, finding: Finding, *, follows: bool) -> str:
         """Return the gain as the end of a sentence.
@@ -434,9 +456,12 @@ class _Phrases:
 
     @property
     def inside_call(self) -> str:
-        """Return the host call that takes most of the time, for use inside brackets."""
-        call = self.evidence.get("call")
-        return f" in {shortened([call], MOST_CHARACTERS)[0]}" if call else ""
+        """Return the host call and line of code that take most of the time, for use in brackets."""
+        call, line = self.evidence.get("call", ""), self.evidence.get("line", "")
+        named = [f" in {shortened([call], MOST_CHARACTERS)[0]}"] if call else []
+        if line and line not in call:
+            named.append(f" late in {shortened([line], MOST_CHARACTERS)[0]}")
+        return ",".join(named)
 
 
 def _slow_rank(phrases: _Phrases) -> str:

@@ -15,7 +15,7 @@ from timeline.analysis.work.kernel_bounds import LATENCY, LEAST_BOUND, Bounds
 from timeline.printable import printable
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.tables.short_names import shortened
-from timeline.tables.table import Table
+from timeline.tables.table import Table, lines_by
 from timeline.units import (
     format_count,
     format_flop,
@@ -231,13 +231,23 @@ def _longest_calls(calls: Table, cause: str, count: int) -> tuple[tuple[str, int
     """
     if not len(calls):
         return ()
-    sums = _sums(calls.take(calls["cause"] == cause), "call")
+    rows = calls.take(calls["cause"] == cause)
+    sums = _sums(rows, "call")
     sums = {call: total_ns for call, total_ns in sums.items() if not call.startswith(STEP)}
     longest = sorted(sums.items(), key=lambda item: (-item[1], item[0]))[:MOST_CALLS]
     names = shortened([printable(call) for call, _ in longest], LONGEST_NAME, "...")
+    lines = lines_by(rows, ("call",))
     return tuple(
-        (name, round(total_ns / count)) for name, (_, total_ns) in zip(names, longest, strict=True)
+        (_with_line(name, call, lines.get((call,), "")), round(total_ns / count))
+        for name, (call, total_ns) in zip(names, longest, strict=True)
     )
+
+
+def _with_line(name: str, call: str, line: str) -> str:
+    """Return the short name of a call with its line of code, unless the call is that line."""
+    if not line or line in call:
+        return name
+    return f"{name}, {shortened([printable(line)], LONGEST_NAME, '...')[0]}"
 
 
 def idle_sentence(

@@ -250,7 +250,7 @@ def _launched(draw: st.DrawFn) -> Records:
     def columns(count: int) -> dict[str, np.ndarray]:
         drawn = {
             name: records.strings.codes(draw(names) for _ in range(count))
-            for name in ("launched_by", "operator", "module")
+            for name in ("launched_by", "operator", "module", "line")
         }
         return drawn | {"phase": np.array([draw(st.integers(0, 3)) for _ in range(count)], int)}
 
@@ -276,6 +276,16 @@ def test_each_task_and_op_is_in_one_row(records: Records, most: int) -> None:
     if most == 1000:
         assert _sums(figures, figures.by_launch) == _walk(records, "launched_by", "operator")
         assert _sums(figures, figures.by_module) == _walk(records, "module")
+        assert not figures.by_module.line.any()
+        by_line, names, rows = _time_by_line(records), figures.strings, figures.by_launch
+        for launch, inner, phase, line, communication in zip(
+            *(getattr(rows, name).tolist() for name in ("launched_by", "operator", "phase")),
+            rows.line.tolist(),
+            rows.communication.tolist(),
+            strict=True,
+        ):
+            times_ns = by_line[communication, names[launch], names[inner], phase]
+            assert times_ns[names[line]] == max(times_ns.values())
     else:
         # Beside the longest there are rows of the rest: for each phase, of computing and of
         # communication, with each name told or not.
@@ -290,10 +300,28 @@ def _sums(figures: LauncherFigures, table: LauncherTimes) -> dict[Key, list[int]
     names = np.array(figures.strings, object)
     return {
         (bool(communication), names[launch], names[inner], names[module], phase): [*times]
-        for communication, launch, inner, module, phase, *times in zip(
+        for communication, launch, inner, module, _, phase, *times in zip(
             *(getattr(table, name).tolist() for name in table.columns()), strict=True
         )
     }
+
+
+def _time_by_line(records: Records) -> dict[tuple[bool, str, str, int], dict[str, int]]:
+    """The time of each line of code, by whether it communicates, launching operators and phase."""
+    times_ns: dict[tuple[bool, str, str, int], dict[str, int]] = defaultdict(
+        lambda: defaultdict(int)
+    )
+    strings = records.strings
+    for communication, table in ((False, records.tasks), (True, records.ops)):
+        for row in range(len(table)):
+            if communication or records.tasks.compute[row]:
+                launch, inner, line = (
+                    strings[getattr(table, name)[row]]
+                    for name in ("launched_by", "operator", "line")
+                )
+                key = (communication, launch, inner, int(table.phase[row]))
+                times_ns[key][line] += int(table.end_ns[row] - table.start_ns[row])
+    return times_ns
 
 
 def _walk(records: Records, *told: str) -> dict[Key, list[int]]:

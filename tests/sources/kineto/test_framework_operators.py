@@ -96,3 +96,20 @@ def test_memory_is_held_until_its_address_is_given_back(write: Write) -> None:
         (BASE_NS + 5_000, NO_TIME, 16),
         (BASE_NS + 7_000, NO_TIME, 24),
     ]
+
+
+def test_frames_of_older_traces_are_parted_by_semicolons(write: Write) -> None:
+    """PyTorch until 1.10 wrote stacks into args of operators, without new lines."""
+    stack = "torch/_ops.py(1): f; a.py(2): g;"
+    operator = CALL | {"cat": "cpu_op", "name": "aten::mm", "args": {"Call stack": stack}}
+    records = read(write, operator)
+    found = spelled(records, records.host.stack)
+    assert [one for one in found if one] == ["torch/_ops.py(1): f\na.py(2): g"]
+
+
+def test_kernels_of_gpus_have_the_shapes_of_their_operator(write: Write) -> None:
+    """By the operator around the call that launched them, if shapes are asked for."""
+    around = operator([[32, 3], [3, 4]]) | {"ts": 0, "dur": 9}
+    asked = read(write, around, shapes=True)
+    assert spelled(asked, asked.tasks.input_shapes) == ["32,3;3,4"]
+    assert not read(write, around).tasks.input_shapes.any()

@@ -29,7 +29,9 @@ from timeline.analysis.idle.idle_sums import (
 from timeline.analysis.idle.launches import DeviceItems, device_items, values_at
 from timeline.analysis.overlap import Overlap
 from timeline.analysis.steps import data_aug_bounds
+from timeline.analysis.work.code_lines import CodeLines
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
+from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct, matched_rows
 from timeline.columns.group_by import sum_by
 from timeline.columns.intervals import IntervalSet, cut_at, open_at, subtract, union, union_of_sets
@@ -250,6 +252,7 @@ class _Splitter:
         least_ns: int,
     ) -> None:
         self._host, self._strings = records.host, records.strings
+        self._lines = CodeLines(records.host, records.strings)
         self._ends, self._least_ns = ends, least_ns
         unrecorded = union(records.unrecorded.start_ns, records.unrecorded.end_ns)
         times = (_fetching(records), _preparing(records), unrecorded)
@@ -297,9 +300,11 @@ class _Splitter:
             yield self._parts(pieces.take(launch == NO_ID), IdleCause.NOT_RECORDED)
             # What the launching thread did.
             for window, own in self._windows(pieces, launch):
-                yield self._parts(own, IdleCause.QUEUED, window.stretches.call)
+                yield self._parts(
+                    own, IdleCause.QUEUED, window.stretches.call, self._lines_in(window)
+                )
         elif phase is _Phase.LAUNCHING:
-            yield self._parts(pieces, IdleCause.LAUNCH_CALL, launch)
+            yield self._parts(pieces, IdleCause.LAUNCH_CALL, launch, self._lines.of(launch))
         elif phase is _Phase.LAUNCHED:
             before = self._ends.launch_end_ns[gap] <= self._gap_start_ns[pieces.row]
             yield self._parts(pieces.take(before), IdleCause.LAUNCHED_BEFORE)
@@ -308,11 +313,15 @@ class _Splitter:
             yield self._parts(pieces, IdleCause.BETWEEN_TASKS)
 
     def _parts(
-        self, pieces: _Pieces, cause: IdleCause | Int64, calls: Int64 | None = None
+        self,
+        pieces: _Pieces,
+        cause: IdleCause | Int64,
+        calls: Int64 | None = None,
+        lines: Codes | None = None,
     ) -> Parts:
         """Return parts for some pieces; vague causes give way to a wait for data around them.
 
-        calls: the row of the host call of each, NO_ID for none.
+        calls: the row of the host call of each, NO_ID for none. lines: the line of code of each.
         """
         row = pieces.row
         codes = np.full(len(row), CAUSES.index(cause)) if isinstance(cause, IdleCause) else cause
@@ -320,8 +329,10 @@ class _Splitter:
         codes = np.where(vague, CAUSES.index(IdleCause.WAITING_FOR_DATA), codes)
         if calls is None:
             calls = np.full(len(row), NO_ID)
+        if lines is None:
+            lines = constant(NO_NAME, len(row), np.int32)
         of, names = self._of[row].astype(np.int64), self._names(calls)
-        return Parts(pieces.start_ns, pieces.end_ns, of, codes, names, calls)
+        return Parts(pieces.start_ns, pieces.end_ns, of, codes, names, calls, lines)
 
     def _before_asked(self, pieces: _Pieces, asked: Int64) -> Iterator[Parts]:
         """Yield parts by the work of the asking thread: waiting for data or device, or other."""
@@ -341,7 +352,15 @@ class _Splitter:
                 around = window.innermost_of(np.isin(names, waiting))
                 call = np.where(around == NO_ID, call, around)
                 cause = np.where(around == NO_ID, cause, CAUSES.index(meaning))
-            yield self._parts(own, cause, call)
+            yield self._parts(own, cause, call, self._lines_in(window))
+
+    def _lines_in(self, window: CallWindow) -> Codes:
+        """Return the line of code at each stretch of a window, by the calls that are open then."""
+        if not len(self._lines.holders):
+            return constant(NO_NAME, len(window.stretches), np.int32)
+        own = self._lines.own
+        around = window.innermost_of(own[window.calls.row] != NO_NAME)
+        return np.where(around == NO_ID, np.int32(NO_NAME), own[np.maximum(around, 0)])
 
     def _windows(self, pieces: _Pieces, host_rows: Int64) -> Iterator[tuple[CallWindow, _Pieces]]:
         """Yield the calls on the thread of the host row of some pieces, and these cut by call.

@@ -9,8 +9,8 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
-from timeline.columns.distinct import are_first, distinct, distinct_values
-from timeline.columns.group_by import group_by
+from timeline.columns.distinct import are_first, distinct
+from timeline.columns.group_by import group_by, sum_rows
 from timeline.columns.intervals import open_at
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
@@ -107,17 +107,21 @@ class CauseTimes(ColumnTable):
 
 
 class CallTimes(ColumnTable):
-    """Idle time of the longest calls, one row per step, cause and call."""
+    """Idle time of the longest calls, one row per step, cause and call.
+
+    line: the line of code in which more than half of it passed, NO_ID if none is known.
+    """
 
     step: Int64 = column(np.int64)
     cause: Int64 = column(np.int64)
     call: Int64 = column(np.int64)
+    line: Int64 = column(np.int64, NO_ID)
     total_ns: Int64 = column(np.int64)
 
 
 @dataclass(frozen=True, slots=True)
 class IdleTimes:
-    """Idle time by cause, and by cause and call; calls are positions in `names`.
+    """Idle time by cause, and by cause and call; calls and lines are positions in `names`.
 
     least_ns: the device's own minimum gap between two tasks, 0 if there are too few gaps to
     estimate it.
@@ -133,12 +137,14 @@ class Parts(Spans):
     """Parts of idle intervals, in order of time.
 
     stretch: row of the interval; call: name of the host call, and row: its row in HostEvents.
+    line: of code that the call comes from, NO_NAME if unknown.
     """
 
     stretch: Int64 = column(np.int64)
     cause: Int64 = column(np.int64)
     call: Codes = column(np.int32)
     row: Int64 = column(np.int64, NO_ID)
+    line: Codes = column(np.int32, NO_NAME)
 
 
 _NONE = np.empty(0, np.int64)
@@ -163,6 +169,7 @@ class IdleSums:
         self._periods = begin_ns[self._steps[:-1]], end_ns[self._steps[:-1]]
         self._total_ns = np.zeros((len(begin_ns) + 1) * len(CAUSES), np.int64)
         self._seen, self._calls = [_NONE], [(_NONE, _NONE)]
+        self._lines = [_LineTimes.empty()]
         self._drawn = [_Drawn.empty()]
 
     def add(self, parts: Parts) -> None:
@@ -183,6 +190,8 @@ class IdleSums:
             named = np.flatnonzero(parts.call[rows] != NO_NAME)
             call_key = key[named] * len(self._strings) + parts.call[rows[named]]
             self._calls.append(_sums_by_key(call_key, length_ns[rows[named]]))
+            lines = _LineTimes(call_key, parts.line[rows[named]], length_ns[rows[named]])
+            self._lines.append(lines.take(lines.line != NO_NAME).summed())
         some = parts.take(inner)
         call_ns = np.where(some.call == NO_NAME, 0, length_ns[inner])
         self._drawn.append(
@@ -207,19 +216,46 @@ class IdleSums:
     def _longest_calls(self) -> tuple[CallTimes, tuple[str, ...]]:
         key, total_ns = _sums_by_key(*map(np.concatenate, zip(*self._calls, strict=True)))
         owner, code = np.divmod(key, max(len(self._strings), 1))
-        codes, call = self._strings.by_spelling(code)
+        _, call = self._strings.by_spelling(code)
         order = np.lexsort((call, -total_ns, owner))
-        owner, call, total_ns = owner[order], call[order], total_ns[order]
+        owner, key, code, total_ns = owner[order], key[order], code[order], total_ns[order]
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         step = owner // len(CAUSES) - 1
         kept = place < np.where(step == NO_STEP, MOST_CALLS_OF_ALL, MOST_CALLS)
-        named, which = distinct_values(call[kept])
+        line = _LineTimes.concat(self._lines).summed().leading(key[kept], total_ns[kept])
+        known = np.flatnonzero(line != NO_NAME)
+        codes, which = self._strings.by_spelling(np.concatenate([code[kept], line[known]]))
+        places = np.full(len(line), NO_ID)
+        call, places[known] = np.split(which.astype(np.int64), [len(line)])
         return (
-            CallTimes(
-                step[kept], owner[kept] % len(CAUSES), which.astype(np.int64), total_ns[kept]
-            ),
-            tuple(self._strings[code] for code in codes[named].tolist()),
+            CallTimes(step[kept], owner[kept] % len(CAUSES), call, places, total_ns[kept]),
+            tuple(self._strings.texts(codes)),
         )
+
+
+class _LineTimes(ColumnTable):
+    """Idle time by key of a step, cause and call, and by line of code."""
+
+    key: Int64 = column(np.int64)
+    line: Codes = column(np.int32)
+    total_ns: Int64 = column(np.int64)
+
+    def summed(self) -> _LineTimes:
+        """Return one row per key and line, ascending."""
+        return sum_rows(self, ("key", "line"), ("total_ns",))[0] if len(self) else self
+
+    def leading(self, keys: Int64, all_ns: Int64) -> Codes:
+        """Return the line that takes more than half of the time of each key, (n,), else NO_NAME.
+
+        The rows are one per key and line. all_ns: (n,) the time of each key.
+        """
+        if not len(self):
+            return np.full(len(keys), NO_NAME, np.int32)
+        best = self.take(np.lexsort((-self.total_ns, self.key)))
+        best = best.take(are_first(best.key))
+        at = np.minimum(np.searchsorted(best.key, keys), len(best) - 1)
+        leads = (best.key[at] == keys) & (2 * best.total_ns[at] > all_ns)
+        return np.where(leads, best.line[at], NO_NAME).astype(np.int32)
 
 
 def _sums_by_key(keys: Int64, values: Int64) -> tuple[Int64, Int64]:

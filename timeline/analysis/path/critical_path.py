@@ -41,7 +41,8 @@ class Segments(Spans):
 
     path: row of PathSteps. rank: NO_ID if unknown. profiled: whether it is among the ranks read.
     kind: a PathKind. name: item that ran or was waited for, or, on the host, the call that took
-    most of the time. call_ns: time of that call in a host segment.
+    most of the time. call_ns: time of that call in a host segment. line, line_ns: the line of code
+    that took most of a host segment, and its time.
     """
 
     path: Codes = column(np.int32)
@@ -50,6 +51,8 @@ class Segments(Spans):
     kind: Codes = column(np.int32)
     name: Codes = column(np.int32, NO_NAME)
     call_ns: Int64 = column(np.int64, 0)
+    line: Codes = column(np.int32, NO_NAME)
+    line_ns: Int64 = column(np.int64, 0)
 
 
 @dataclass(frozen=True)
@@ -311,6 +314,8 @@ class _Gathered:
             kind,
             np.where(on_host, items.call[visit], items.name[visit]),
             np.where(on_host, np.minimum(items.call_ns[visit], length_ns), 0),
+            np.where(on_host, items.line[visit], np.int32(NO_NAME)),
+            np.where(on_host, np.minimum(items.line_ns[visit], length_ns), 0),
         )
         if counts.all():
             return segments
@@ -369,7 +374,8 @@ def _renamed(path: RankPath, strings: StringPool) -> PathItems:
     codes = strings.codes(path.strings)
     items = path.items
     columns = {name: getattr(items, name) for name in items.__dataclass_fields__}
-    return PathItems(**columns | {"name": codes[items.name], "call": codes[items.call]})
+    coded = {name: codes[columns[name]] for name in ("name", "call", "line")}
+    return PathItems(**columns | coded)
 
 
 def critical_path(facts: Sequence[RankFacts], waiting: Waiting) -> CriticalPath:

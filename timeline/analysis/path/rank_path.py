@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 
 from timeline.analysis.idle.host_calls import Calls, names_waiting_for_device, split_by_call
 from timeline.analysis.idle.launches import DeviceItems, device_items
+from timeline.analysis.work.code_lines import CodeLines
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, ascending, column
 from timeline.columns.distinct import are_first, distinct_values, matched_rows
 from timeline.columns.group_by import sum_rows
@@ -52,7 +54,7 @@ class PathItems(Spans):
     waited for. launch_ns, asked_ns, host_ns: start of the launch, of the queueing, and of the host
     work towards it, descending from start_ns; all equal start_ns if the device let it start;
     host_ns is NO_TIME if the host did not wait before. call, call_ns: call that took most of the
-    time from host_ns to asked_ns, and its time.
+    time from host_ns to asked_ns, and its time. line, line_ns: the same of lines of code.
     """
 
     kind: Codes = column(np.int32)
@@ -64,10 +66,12 @@ class PathItems(Spans):
     host_ns: Int64 = column(np.int64, NO_TIME)
     call: Codes = column(np.int32, NO_NAME)
     call_ns: Int64 = column(np.int64, 0)
+    line: Codes = column(np.int32, NO_NAME)
+    line_ns: Int64 = column(np.int64, 0)
 
     def moved(self, move: ClockMove) -> PathItems:
-        """Return the items on another clock; durations of calls stay."""
-        return replace(super().moved(move), call_ns=self.call_ns)
+        """Return the items on another clock; durations of calls and lines stay."""
+        return replace(super().moved(move), call_ns=self.call_ns, line_ns=self.line_ns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -264,18 +268,17 @@ def _path_items(records: Records, selected: Bool, items: DeviceItems, before: Ro
     host_ns, waited_for = _host_since(records, items, asked_ns)
     # Among items without length at one time, the host may have waited for a later one.
     on_host = late & (asked_ns > ready_ns) & (waited_for < np.arange(len(items)))
-    return PathItems(
-        start_ns,
-        items.end_ns,
-        item_kinds(records, items),
-        items.name,
-        item_collectives(records, selected, items),
-        np.where(on_host, waited_for, before).astype(np.int32),
-        launch_ns,
-        asked_ns,
-        np.where(on_host, host_ns, asked_ns),
-        np.zeros(len(items), np.int32),
-        np.zeros(len(items), np.int64),
+    return PathItems.of(
+        len(items),
+        start_ns=start_ns,
+        end_ns=items.end_ns,
+        kind=item_kinds(records, items),
+        name=items.name,
+        collective=item_collectives(records, selected, items),
+        before=np.where(on_host, waited_for, before).astype(np.int32),
+        launch_ns=launch_ns,
+        asked_ns=asked_ns,
+        host_ns=np.where(on_host, host_ns, asked_ns),
     )
 
 
@@ -336,32 +339,41 @@ def _renumbered(items: PathItems, kept: Bool) -> PathItems:
 def _with_calls(
     records: Records, items: PathItems, asked: Int64, kept: Bool, step_ends_ns: Int64
 ) -> PathItems:
-    """Return the items with the call that took most of the host time before each kept one.
+    """Return the items with call and line that took most of the host time before each kept one.
 
     Paths begin at the ends of steps, or with the first work of the device: earlier calls do not
     count.
     """
-    host = records.host
+    host, lines = records.host, CodeLines(records.host, records.strings)
     ends_ns = ascending(np.append(step_ends_ns, NO_TIME))
     step_ns = ends_ns[np.searchsorted(ends_ns, items.asked_ns, side="right") - 1]
     since_ns = np.maximum(items.host_ns, step_ns)
     since_ns = np.maximum(since_ns, items.start_ns.min(initial=np.iinfo(np.int64).max))
     rows = np.flatnonzero(kept & (since_ns < items.asked_ns) & (asked != NO_ID))
-    call, call_ns = items.call.copy(), items.call_ns.copy()
-    for asking, on_thread in matched_rows(host.thread[asked[rows]], host.thread):
-        asking_rows = rows[asking]
-        calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
-        call[asking_rows], call_ns[asking_rows] = longest_calls(
-            calls, host.name, since_ns[asking_rows], items.asked_ns[asking_rows]
-        )
-    return replace(items, call=call, call_ns=call_ns)
+    columns: dict[str, Any] = {}
+    for what, names, among in (
+        ("call", host.name, slice(None)),
+        ("line", lines.own if len(lines.holders) else host.name, lines.holders),
+    ):
+        name, total_ns = np.zeros(len(items), np.int32), np.zeros(len(items), np.int64)
+        thread = host.thread[among]
+        for asking, of_thread in matched_rows(host.thread[asked[rows]], thread):
+            asking_rows = rows[asking]
+            on_thread = of_thread if isinstance(among, slice) else among[of_thread]
+            calls = Calls(host.start_ns[on_thread], host.end_ns[on_thread], on_thread)
+            name[asking_rows], total_ns[asking_rows] = longest_calls(
+                calls, names, since_ns[asking_rows], items.asked_ns[asking_rows]
+            )
+        columns |= {what: name, f"{what}_ns": total_ns}
+    return replace(items, **columns)
 
 
 def _named(records: Records, items: PathItems) -> RankPath:
     strings = StringPool()
     name = strings.translate(items.name, records.strings)
     call = strings.translate(items.call, records.strings)
-    return RankPath(tuple(strings), replace(items, name=name, call=call))
+    line = strings.translate(items.line, records.strings)
+    return RankPath(tuple(strings), replace(items, name=name, call=call, line=line))
 
 
 def longest_calls(

@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.idle.launches import DeviceItems, device_items
+from timeline.analysis.work.code_lines import CodeLines
 from timeline.analysis.work.framework_calls import (
     NO_CALL,
     CallKind,
@@ -65,25 +66,29 @@ class Launchers(ColumnTable):
 
     launched_by: the outermost operator around the call that asked for it, or that call itself if
     there is no operator; operator: the innermost. module: the path of modules and annotations
-    around it; in backward, that of the forward call whose gradient it computes. phase: a Phase.
+    around it; in backward, that of the forward call whose gradient it computes. line: the line of
+    the program's own code that asked for it; in backward, for that forward call. phase: a Phase.
     """
 
     launched_by: Codes = column(np.int32, NO_NAME)
     operator: Codes = column(np.int32, NO_NAME)
     module: Codes = column(np.int32, NO_NAME)
+    line: Codes = column(np.int32, NO_NAME)
     phase: Int64 = column(np.int64, Phase.UNKNOWN)
 
 
 class LauncherTimes(ColumnTable):
     """Number and duration of items by phase, one row per launching operator or per module.
 
-    Columns that are not distinguished hold NO_NAME, as do unknown values.
+    Columns that are not distinguished hold NO_NAME, as do unknown values. line: the line of code
+    that takes most of the time of a launching operator.
     """
 
     communication: Bool = column(np.bool_)
     launched_by: Codes = column(np.int32, NO_NAME)
     operator: Codes = column(np.int32, NO_NAME)
     module: Codes = column(np.int32, NO_NAME)
+    line: Codes = column(np.int32, NO_NAME)
     phase: Int64 = column(np.int64)
     count: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
@@ -127,6 +132,7 @@ def launchers(records: Records, items: DeviceItems) -> Launchers:
         _put(len(items), known, _names(records, outermost)),
         _put(len(items), known, _names(records, own.innermost)),
         _put(len(items), known, modules),
+        _put(len(items), known, _lines(records, items.asked[known], own.paired)),
         _put(len(items), known, _phases(own)),
     )
     return _with_scopes(columns, records, items)
@@ -137,6 +143,15 @@ def _put(count: int, rows: Rows, values: npt.NDArray[_Item]) -> npt.NDArray[_Ite
     column = np.zeros(count, values.dtype)
     column[rows] = values
     return column
+
+
+def _lines(records: Records, asked: Int64, forward: Int64) -> Codes:
+    """Return the lines of code of calls, and of their forward calls where they have none."""
+    lines = CodeLines(records.host, records.strings)
+    own = lines.of(asked)
+    lacking = np.flatnonzero(own == NO_NAME)
+    own[lacking] = lines.of(forward[lacking])
+    return own
 
 
 def _names(records: Records, rows: Int64) -> Codes:
@@ -183,7 +198,7 @@ def _with_scopes(origins: Launchers, records: Records, items: DeviceItems) -> La
     if any(scope.startswith(_GRADIENTS) for scope in scopes):
         phases = np.array([_phase_of_scope(scope) for scope in scopes], np.int64)
         phase = phases[place]
-    return Launchers(origins.launched_by, origins.operator, modules[place], phase)
+    return replace(origins, module=modules[place], phase=phase)
 
 
 def _phase_of_scope(scope: str) -> Phase:
@@ -241,8 +256,10 @@ def launcher_figures(records: Records) -> LauncherFigures:
         ]
     )
     nothing = constant(NO_NAME, len(every), np.int32)
-    by_launch = _summed(replace(every, module=nothing))
-    by_module = _cut_to_levels(replace(every, launched_by=nothing, operator=nothing), strings)
+    # Of rows by line, the first of each group is the longest.
+    by_launch = _summed(_summed(replace(every, module=nothing), also=["line"]))
+    every = replace(every, launched_by=nothing, operator=nothing, line=nothing)
+    by_module = _cut_to_levels(every, strings)
     by_launch = _with_others(by_launch, ("launched_by", "operator"), strings)
     return LauncherFigures(tuple(strings), by_launch, by_module)
 
@@ -251,7 +268,7 @@ def _each(
     records: Records, strings: StringPool, table: Tasks | CommunicationOps, rows: Rows
 ) -> LauncherTimes:
     lengths_ns = table.end_ns[rows] - table.start_ns[rows]
-    names = {name: getattr(table, name)[rows] for name in _NAMES}
+    names = {name: getattr(table, name)[rows] for name in (*_NAMES, "line")}
     return LauncherTimes.of(
         len(rows),
         {
@@ -269,9 +286,12 @@ def _each(
 _NAMES = ("launched_by", "operator", "module")
 
 
-def _summed(times: LauncherTimes) -> LauncherTimes:
-    """Return one row for each combination of keys, the longest first."""
-    keys, sums = ("communication", *_NAMES, "phase"), ("count", "total_ns")
+def _summed(times: LauncherTimes, also: Iterable[str] = ()) -> LauncherTimes:
+    """Return one row for each combination of keys, the longest first, with its first line.
+
+    also: columns that are keys too.
+    """
+    keys, sums = ("communication", *_NAMES, "phase", *also), ("count", "total_ns")
     summed, _ = sum_rows(times, keys, sums, least=["shortest_ns"], greatest=["longest_ns"])
     return summed.take(np.argsort(-summed.total_ns, kind="stable"))
 
@@ -285,6 +305,7 @@ def _with_others(times: LauncherTimes, names: Iterable[str], strings: StringPool
         name: np.where(getattr(rest, name) == NO_NAME, NO_NAME, others).astype(np.int32)
         for name in names
     }
+    renamed["line"] = constant(NO_NAME, len(rest), np.int32)
     return _summed(LauncherTimes.concat([times[:MOST_ROWS], replace(rest, **renamed)]))
 
 

@@ -303,6 +303,8 @@ def _idle_columns(rows: Table) -> list[Block | None]:
     causes = np.array([IdleCause(cause).label for cause in rows["cause"].tolist()], object)
     named = Table({**rows.columns, "cause": causes})
     names = [one for one in ("rank", "cause", "call", "gaps", "total_ns") if one in rows.columns]
+    if "line" in rows.columns and any(rows["line"]):
+        names.insert(names.index("call") + 1, "line")
     return [
         *columns_of(named, *names, of=IDLE_CALLS, bars=("total_ns",)),
         share_column("Share of idle", np.ma.filled(rows["share"], 0.0)),

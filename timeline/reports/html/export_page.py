@@ -397,7 +397,7 @@ def _launch_tables(figures: Figures) -> Iterator[Block | None]:
         all_ns = int(rows["total_ns"].sum())
         shown, rest = rows.take(slice(MOST_ROWS)), rows.take(slice(MOST_ROWS, None))
         least_ns = int(shown["shortest_ns"].max())
-        phase = ("phase",) if any(rows["phase"]) else ()
+        phase = tuple(one for one in ("line", "phase") if one in rows.columns and any(rows[one]))
         yield page_table(
             anchor,
             title,

@@ -25,6 +25,7 @@ from timeline.records.tables import (
 )
 from timeline.records.task_kinds import COPY_TYPES, compute_by_type, have_type
 from timeline.sources.ascend_trace.lanes import LaneEvents
+from timeline.sources.common.call_stacks import read_stacks
 from timeline.sources.decoders.exported_values import Value
 from timeline.sources.decoders.trace_events import (
     Counter,
@@ -70,7 +71,10 @@ class AscendArgs(
         "iteration": "Iteration ID",
         "fp_start": "FP Start",
         "bp_end": "BP End",
+        "sequence": "Sequence number",
         "input_dims": "Input Dims",
+        "input_types": "Input type",
+        "call_stack": "Call stack",
     },
 ):
     """The args of device tasks, HCCL tasks, communication ops, host calls, steps and operators.
@@ -105,7 +109,10 @@ class AscendArgs(
     iteration: Value = None
     fp_start: msgspec.Raw = _EMPTY
     bp_end: msgspec.Raw = _EMPTY
+    sequence: Value = None
     input_dims: Value = None
+    input_types: Value = None
+    call_stack: Value = None
 
 
 _OTHER_KINDS = Counter | Metadata | FlowStart | FlowStep | FlowFinish | Other
@@ -117,6 +124,9 @@ _PLANES = frozenset(
 """Further args that only HCCL tasks have."""
 _SHAPES = frozenset({"input_dims"})
 """Args with shapes of operator inputs: many distinct strings, read only if wanted."""
+_OF_OPERATORS = frozenset({"sequence", "input_types"})
+"""Args of operators that only `--args all` shows."""
+_STACKS = frozenset({"call_stack"})
 
 
 def ascend_format(left_out: frozenset[str] = frozenset()) -> EventFormat:
@@ -128,11 +138,13 @@ def format_for(wanted: ReadRequest) -> EventFormat:
     """Return the format that decodes only wanted args, which are most of a trace's bytes."""
     left_out = frozenset[str]()
     if not wanted.every_arg:
-        left_out |= _EVERY_ARG
+        left_out |= _EVERY_ARG | _OF_OPERATORS
     if Layer.COMMUNICATION not in wanted.layers:
         left_out |= _EVERY_ARG - {"batch"} | _PLANES
-    if not wanted.shapes:
+    if not wanted.with_shapes:
         left_out |= _SHAPES
+    if not wanted.with_stacks:
+        left_out |= _STACKS
     return ascend_format(left_out)
 
 
@@ -259,17 +271,26 @@ def build_host_events(
             "connection": lanes.ids(NO_ID, "connection"),
             "graph": lanes.ids(graph, "model"),
         }
-        | ({"shapes": _read_shapes(lanes)} if wanted.shapes else {}),
+        | ({"shapes": _read_inputs(lanes, "input_dims")} if wanted.with_shapes else {})
+        | (
+            {
+                "input_types": _read_inputs(lanes, "input_types"),
+                "sequence": lanes.ids(NO_ID, "sequence"),
+            }
+            if wanted.every_arg
+            else {}
+        )
+        | ({"stack": read_stacks(lanes)} if wanted.with_stacks else {}),
     )
 
 
-def _read_shapes(lanes: LaneEvents) -> Codes:
-    """Return input shapes, without the line breaks that the trace writes between inputs."""
+def _read_inputs(lanes: LaneEvents, arg: str) -> Codes:
+    """Return the shapes or types of inputs, without the line breaks between them."""
     strings = lanes.strings
-    return strings.translate(lanes.arg_names("input_dims"), strings, _format_shapes)
+    return strings.translate(lanes.arg_names(arg), strings, _format_parts)
 
 
-def _format_shapes(text: str) -> str:
+def _format_parts(text: str) -> str:
     return "".join(text.split())
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -21,9 +23,11 @@ from timeline.records.tables import (
     HostEvents,
     Tasks,
 )
+from timeline.sources.common.call_stacks import read_chains
 from timeline.sources.common.flow_events import ArrowTargets, build_arrows, gradient_arrows
 from timeline.sources.decoders.joins import pairs_by_key
 from timeline.sources.decoders.sqlite import Database
+from timeline.sources.source import ReadRequest
 
 
 class DatabaseNames:
@@ -50,9 +54,16 @@ class DatabaseNames:
         type_ids: string ids of the column of types. If torch_npu exchanged the two columns, shapes
         are read from there.
         """
-        swapped = self._have_letters(ids) and not self._have_letters(type_ids)
-        shapes = type_ids if swapped else ids
+        shapes = type_ids if self._are_swapped(ids, type_ids) else ids
         return self._encode(shapes, self.by_id, lambda text: "".join(text.split()))
+
+    def input_types(self, ids: Int64, type_ids: Int64) -> Codes:
+        """Return the pool's codes of the types of the same inputs, given both as above."""
+        types = ids if self._are_swapped(ids, type_ids) else type_ids
+        return self._encode(types, self.by_id, lambda text: "".join(text.split()))
+
+    def _are_swapped(self, ids: Int64, type_ids: Int64) -> bool:
+        return self._have_letters(ids) and not self._have_letters(type_ids)
 
     def _have_letters(self, ids: Int64) -> bool:
         """Return whether any string has a letter; type names have letters, shapes do not."""
@@ -129,8 +140,7 @@ def read_host(
     calls: dict[str, Int64],
     tasks: Tasks,
     ops: CommunicationOps,
-    *,
-    shapes: bool,
+    wanted: ReadRequest,
 ) -> tuple[HostEvents, Flows]:
     """Read CANN calls, framework calls and marks, and arrows by their connections.
 
@@ -139,14 +149,15 @@ def read_host(
         names: its names.
         calls: columns of all CANN calls.
         tasks, ops: the device tasks and communication ops at which arrows end.
-        shapes: whether input shapes of framework operators are wanted.
+        wanted: what is read of framework operators.
     """
     framework = database.integers(
         "PYTORCH_API",
         _SPAN
         | dict.fromkeys(("type", "globalTid", "connectionId", "name"), NO_ID)
         | {"sequenceNumber": NO_ID, "fwdThreadId": NO_ID}
-        | ({"inputShapes": NO_ID, "inputDtypes": NO_ID} if shapes else {}),
+        | {"callchainId": NO_ID}
+        | ({"inputShapes": NO_ID, "inputDtypes": NO_ID} if wanted.with_shapes else {}),
     )
     marks = database.integers(
         "MSTX_EVENTS",
@@ -156,12 +167,13 @@ def read_host(
     kinds = "ENUM_API_TYPE" if database.has("ENUM_API_TYPE") else "ENUM_API_LEVEL"
     if "type" in calls:
         levels = names.enum(kinds, calls["type"])
+    operators = _build_calls(
+        names, "Python", framework, framework["name"], names.enum(kinds, framework["type"])
+    )
     host = HostEvents.concat(
         [
             _build_calls(names, "CANN", calls, calls["name"], levels),
-            _build_calls(
-                names, "Python", framework, framework["name"], names.enum(kinds, framework["type"])
-            ),
+            replace(operators, **_read_operator_columns(database, names, framework, wanted)),
             _build_calls(
                 names,
                 "MSTX",
@@ -211,13 +223,23 @@ def _build_calls(
             "name": names.codes(ids),
             "level": level,
             "connection": raw["connectionId"] if layer == "CANN" else NO_ID,
-        }
-        | (
-            {"shapes": names.input_shapes(raw["inputShapes"], raw["inputDtypes"])}
-            if "inputShapes" in raw
-            else {}
-        ),
+        },
     )
+
+
+def _read_operator_columns(
+    database: Database, names: DatabaseNames, raw: dict[str, Int64], wanted: ReadRequest
+) -> dict[str, Any]:
+    """Return the columns that only operators of the framework have."""
+    columns: dict[str, Any] = {
+        "stack": read_chains(database, names.by_id, names.strings, raw["callchainId"])
+    }
+    if wanted.with_shapes:
+        columns["shapes"] = names.input_shapes(raw["inputShapes"], raw["inputDtypes"])
+    if wanted.every_arg:
+        columns["input_types"] = names.input_types(raw["inputShapes"], raw["inputDtypes"])
+        columns["sequence"] = np.where(raw["sequenceNumber"] < 0, NO_ID, raw["sequenceNumber"])
+    return columns
 
 
 def _build_framework_arrows(

@@ -81,7 +81,6 @@ _UNUSED_TABLES = {
     "DPU_TASK": "tasks of DPUs",
     "CCU": "tasks of CCUs",
     "UB": "samples of UB ports",
-    "PYTORCH_CALLCHAINS": "call stacks of host operators",
 }
 """Content of tables that are not read."""
 _NEEDED = {
@@ -184,9 +183,7 @@ class _Reader(LostRows):
         host, flows = HostEvents.empty(), Flows.empty()
         before = len(self.database.damage.omissions(self.rank))
         if with_host:
-            host, flows = read_host(
-                self.database, self.names, calls, tasks, ops, shapes=self.wanted.shapes
-            )
+            host, flows = read_host(self.database, self.names, calls, tasks, ops, self.wanted)
         host_damage = range(before, len(self.database.damage.omissions(self.rank)))
         if not self.every_arg:
             tasks = replace(tasks, connection=constant(NO_ID, len(tasks), np.int64))

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
+from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column, take
 from timeline.columns.constant import constant
 from timeline.columns.distinct import distinct_pairs, rows_by_value
 from timeline.columns.nesting import latest_open
@@ -146,6 +146,7 @@ class Operators(ThreadIntervals):
 
     number: Int64 = column(np.int64)
     name: Codes = column(np.int32)
+    shapes: Codes = column(np.int32)
 
     @classmethod
     def among(cls, events: EventRows, host: HostEvents) -> Operators:
@@ -159,10 +160,13 @@ class Operators(ThreadIntervals):
             host.thread[rows],
             events.at(rows).ids(NO_ID, "external", "external_small"),
             host.name[rows],
+            take(host.shapes, rows),
         )
 
-    def launching(self, external: Int64, call: Rows, calls: RuntimeCalls) -> Codes:
-        """Return the name of the operator that launched each task, by id, else by time of the call.
+    def launching(self, external: Int64, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Codes]:
+        """Return name and input shapes of the operator that launched each task.
+
+        It is found by id, else by the time of the call.
 
         Tasks that a graph launched have no operator; theirs ran when the graph was captured.
 
@@ -176,7 +180,7 @@ class Operators(ThreadIntervals):
         row[launched[calls.graph[call[launched]]]] = -1
         unnamed = np.flatnonzero(row < 0)
         row[unnamed] = self.around(call[unnamed], calls)
-        return values_at(self.name, row, NO_NAME)
+        return values_at(self.name, row, NO_NAME), values_at(self.shapes, row, NO_NAME)
 
 
 class AutogradOperators(ColumnTable):

@@ -22,7 +22,9 @@ from timeline.sources.decoders.exported_values import text
 from timeline.sources.decoders.json_events import EventBatch
 from timeline.sources.kineto.header import read_header
 from timeline.sources.kineto.tables import KinetoTable, device_ids, find_tables, kineto_format
+from timeline.sources.source import ReadRequest
 
+_FORMAT = kineto_format(ReadRequest(frozenset(), every_arg=False))
 _BRACKETED = re.compile(r"\[([^\]]+)\]\s*(.*)")
 """Pid that SGLang's trace merger writes for processes of a rank: [TP00-DP01] 1234."""
 _RANK = re.compile(r"(?i)(?<![a-z])rank[ _-]?(\d{1,9})(?!\d)")
@@ -196,7 +198,7 @@ def _find_pid_step(processes: Sequence[_Process]) -> int:
 
 def _read_processes(path: Path) -> list[_Process]:
     """Read the processes of a trace, in order of appearance."""
-    processes, batch = _Processes(), EventBatch(kineto_format(), StringPool(), counters=False)
+    processes, batch = _Processes(), EventBatch(_FORMAT, StringPool(), counters=False)
     for metadata in batch.read(path):
         for event in metadata:
             process = processes[event.pid]

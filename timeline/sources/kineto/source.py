@@ -168,7 +168,7 @@ class _Reader:
         """Correlations of tasks on devices that are not read."""
         self._has_host = bool(wanted.layers & {Layer.CANN, Layer.FRAMEWORK})
         self._names = LaneNames()
-        self._format = kineto_format(shapes=wanted.shapes)
+        self._format = kineto_format(wanted)
         self._held = EventBatch(self._format, strings, counters=Layer.COUNTERS in wanted.layers)
         self._tasks = {kind: TableBuilder(Tasks) for kind in _DEVICE_KINDS}
         self._origins = {kind: TableBuilder(TaskOrigins) for kind in _DEVICE_KINDS}
@@ -318,8 +318,10 @@ class _Reader:
         operator = np.where(lacks_operator, NO_ID, origins.external)
         tasks, overruns = clip_overruns(launches.tasks, launches.are_replayed())
         host, runtime_rows = self._host_table(calls)
-        launchers = self._operators.build().launching(operator, task_call, calls)
+        launchers, shapes = self._operators.build().launching(operator, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.starts_ns(task_call), op_type=launchers)
+        if self._wanted.with_shapes:
+            tasks = replace(tasks, input_shapes=shapes)
         tasks, ops, descriptions = self._communication(tasks, origins.described, calls, task_call)
         autograd = self._autograd.build()
         autograd = replace(autograd, row=autograd.row + runtime_rows)

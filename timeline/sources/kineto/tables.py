@@ -17,6 +17,7 @@ from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import RUNTIME, Allocations, HostEvents, Tasks
 from timeline.records.task_kinds import COPY_TYPES, drive_communication, have_type
+from timeline.sources.common.call_stacks import read_stacks
 from timeline.sources.common.counters import CounterEvents
 from timeline.sources.decoders.event_columns import ArgValues, EventRows
 from timeline.sources.decoders.exported_values import Value, number
@@ -118,6 +119,8 @@ class KinetoArgs(
         "device_id": "deviceId",
         "correlation_id": "correlationId",
         "input_dims": "Input Dims",
+        "input_types": "Input type",
+        "call_stack": "Call stack",
     },
 ):
     """The args of kernels, copies, calls of the runtime, operators and collectives."""
@@ -147,6 +150,8 @@ class KinetoArgs(
     correlation_id: Value = None
     rank: Value = None
     input_dims: Any = None
+    input_types: Any = None
+    call_stack: Value = None
 
 
 _EMPTY = msgspec.Raw(b"")
@@ -188,9 +193,11 @@ class Instant(msgspec.Struct, gc=False, tag_field="ph", tag="i"):
 _OTHER_KINDS = Instant | Counter | Metadata | FlowStart | FlowStep | FlowFinish
 
 
-def kineto_format(*, shapes: bool = False) -> EventFormat:
-    """Return the format of Kineto events, with input shapes only if wanted, as they are large."""
-    left_out = frozenset[str]() if shapes else frozenset({"input_dims"})
+def kineto_format(wanted: ReadRequest) -> EventFormat:
+    """Return the format of Kineto events, with large args of operators only if wanted."""
+    left_out = frozenset[str]() if wanted.with_shapes else frozenset({"input_dims"})
+    left_out |= frozenset[str]() if wanted.every_arg else frozenset({"input_types"})
+    left_out |= frozenset[str]() if wanted.with_stacks else frozenset({"call_stack"})
     return make_format(KinetoArgs, _OTHER_KINDS, (MemoryArgs,), left_out)
 
 
@@ -368,17 +375,33 @@ def build_host_events(events: EventRows, table: KinetoTable, wanted: ReadRequest
             else constant(NO_ID, count, np.int64),
         }
         | ({"level": events.categories()} if wanted.every_arg or wanted.operators else {})
-        | ({"shapes": _read_shapes(events)} if wanted.shapes and not is_runtime else {}),
+        | ({} if is_runtime else _read_operator_columns(events, wanted)),
     )
 
 
-def _read_shapes(events: EventRows) -> Codes:
-    """Return input shapes in the format of device tasks: `32,3;10`."""
-    rows, dims = events.given("input_dims")
-    shapes = np.full(len(events), NO_NAME, np.int32)
+def _read_operator_columns(events: EventRows, wanted: ReadRequest) -> dict[str, Any]:
+    """Return the columns that only operators of the framework have, as far as they are wanted."""
+    columns: dict[str, Any] = {}
+    if wanted.with_shapes:
+        columns["shapes"] = _read_inputs(events)
+    if wanted.every_arg:
+        columns["input_types"] = _read_inputs(events, "input_types")
+        number = events.ids(NO_ID, "gradient")
+        columns["sequence"] = np.where(number < 0, NO_ID, number)
+    if wanted.with_stacks:
+        columns["stack"] = read_stacks(events)
+    return columns
+
+
+def _read_inputs(events: EventRows, arg: str = "input_dims") -> Codes:
+    """Return input shapes or types in the format of device tasks: `32,3;10`."""
+    rows, dims = events.given(arg)
+    if not len(rows):
+        return constant(NO_NAME, len(events), np.int32)
+    inputs = np.full(len(events), NO_NAME, np.int32)
     codes = dims.of_others(lambda value: events.strings.code(_format_shapes(value)), NO_NAME)
-    shapes[rows] = codes.astype(np.int32)
-    return shapes
+    inputs[rows] = codes.astype(np.int32)
+    return inputs
 
 
 def _format_shapes(dims: object) -> str:
