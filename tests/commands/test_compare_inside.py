@@ -145,7 +145,7 @@ def test_both_begin_together_in_the_timeline(slow_in_a_step: Path, here: Path) -
     assert output.path.name == f"compare-run-summary-s3-vs-{SLOW}.pftrace"
     assert report.base == report.new
     trace = TraceProcessor.load(output.path.read_bytes())
-    starts = dict(
+    starts: dict[object, object] = dict(
         trace.rows("SELECT name, min(ts) FROM slice WHERE name GLOB 'Step [36]' GROUP BY 1")
     )
     assert starts["Step 3"] == starts[f"Step {SLOW}"]
