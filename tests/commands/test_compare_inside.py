@@ -177,7 +177,7 @@ def test_the_library_finds_the_same(slow_rank: Path) -> None:
         (("RUN", "RUN", "--steps", "3:4"), 2, "--steps 3:4: a colon separates two parts of one"),
         (("RUN", "--steps", "3:4", "RUN"), 2, "there is a second profile"),
         (("RUN", "--steps", "3:"), 2, "one side of the colon is empty"),
-        (("RUN", "--steps", "3:4:5"), 2, "'4:5' is no id"),
+        (("RUN", "--steps", "3:4:5"), 2, "'4:5' is not an id"),
         (("RUN", "--steps", "3:44"), 3, "step 44 is not in"),
         (("RUN", "--ranks", "7:1"), 3, "rank 7 is not in"),
         (("RUN", "--ranks", "1:2", "--verdict", "--layers", "none"), 2, "no layer 'none'"),
