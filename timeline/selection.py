@@ -9,7 +9,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, cast
 
-from timeline.declarations import NO_COMPLETION, Completion, Group, option, options_in
+from timeline.declarations import (
+    NO_COMPLETION,
+    Completion,
+    Group,
+    InCompare,
+    option,
+    options_in,
+)
 from timeline.errors import SelectionError, UsageError, did_you_mean
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
@@ -205,6 +212,7 @@ class Selection:
         default="all",
         read=partial(_read_ids, "ranks"),
         completion=_ALL,
+        compare=InCompare("ranks (default: all); of one run BASE:NEW, as in 5:4 or 0-3:4-7"),
     )
     graphs: frozenset[int] | None = option(
         "--graphs",
@@ -223,6 +231,7 @@ class Selection:
         default="all",
         read=partial(_read_ids, "steps"),
         completion=_ALL,
+        compare=InCompare("steps (default: all); of one run BASE:NEW, as in 7:3 or 3-6:7"),
     )
     window: Window | None = option(
         "--window",

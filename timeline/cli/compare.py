@@ -1,4 +1,4 @@
-"""The command `tlexport compare`, which compares two runs."""
+"""The command `tlexport compare`, which compares two runs, or two parts of one."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 def run(asked: argparse.Namespace) -> None:
-    """Compare two runs as the command line asks.
+    """Compare two runs, or two parts of one, as the command line asks.
 
     Raises:
         TimelineError: they cannot be compared; the message says what to do.
@@ -42,13 +42,13 @@ def run(asked: argparse.Namespace) -> None:
     check_standard_output(prints, asked.csv, asked.markdown)
     with ended_by_signals():
         from timeline.commands.compare import compare, find_changes
-    selection = Selection(**given_keywords(asked, Selection))
     show = viewer(views, prints)
-    more: dict[str, Any] = {"selection": selection, "progress": shown_progress(prints)}
-    more |= given_keywords(asked, CompareOptions, ReadingOptions)
+    more: dict[str, Any] = {"progress": shown_progress(prints)}
+    more |= given_keywords(asked, Selection, CompareOptions, ReadingOptions)
     if views.verdict:
         check_no_file(asked, views)
         del more["markdown"]
+        Selection(layers=more.pop("layers"))  # nothing is drawn; a misspelled one is refused
         report = find_changes(asked.base, asked.new, causes=asked.causes, **more)
     else:
         more |= given_keywords(asked, ExportOptions)
@@ -60,7 +60,7 @@ def run(asked: argparse.Namespace) -> None:
         if show is not None:
             show(report)
     if report.gate is not None and report.gate.failed:
-        raise RegressionError(report.gate.sentence())
+        raise RegressionError(report.gate.sentence(report.comparison.sides))
 
 
 def _print_report(

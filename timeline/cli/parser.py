@@ -44,13 +44,18 @@ https://ui.perfetto.dev, and say what is slow.
   # what does this file say is slow? (without the profile)
   tlexport show timeline.pftrace
 """
-COMPARE_USAGE = "%(prog)s compare BASE NEW [options]"
+COMPARE_USAGE = "%(prog)s compare BASE [NEW] [options]"
 COMPARE_DESCRIPTION = """\
-Compare two runs: what takes longer and why, by part, step, rank, operator and
-collective; and draw both in one timeline, aligned at their first step.
+Compare two runs, or two parts of one: what takes longer and why, by part, step,
+rank, operator and collective; and draw both in one timeline, aligned at their
+first step.
 
   # did my change help?
   tlexport compare before after
+
+  # what of step 7 is longer than in step 3? and of rank 5 than in rank 4?
+  tlexport compare prof --steps 3:7
+  tlexport compare prof --ranks 4:5
 
   # every operator, as a table
   tlexport compare before after --csv operators.csv
@@ -288,6 +293,9 @@ class Parser(argparse.ArgumentParser):
             if _NO_VALUE.fullmatch(word):  # argparse would turn it into an empty list
                 self.error(f"{word}: -- is not a value")
         asked, rest = self.parse_known_args(arguments)
+        if rest and not rest[0].startswith("-") and getattr(asked, "new", "") is None:
+            # argparse finds an optional word only if no option is before it.
+            asked.new = rest.pop(0)
         if rest and not rest[0].startswith("-"):
             self._refuse_word(rest[0], asked)
         if rest:
@@ -389,7 +397,13 @@ def build_compare_parser() -> Parser:
     parser = Parser(COMPARE_USAGE, COMPARE_DESCRIPTION, advice)
     profile = "a profile, as PATH of tlexport"
     parser.add_argument("base", metavar="BASE", help=f"{profile}: the run before")
-    parser.add_argument("new", metavar="NEW", help=f"{profile}: the run after")
+    parser.add_argument(
+        "new",
+        nargs="?",
+        metavar="NEW",
+        help=f"{profile}: the run after; without it, --steps or --ranks name two parts of BASE, "
+        "the base before a colon",
+    )
     parser.add_options(_compare_options())
     return parser
 

@@ -28,6 +28,7 @@ from timeline.commands.results import (
 )
 from timeline.comparison.comparison import Comparison, Gate, remarks_of_comparison
 from timeline.comparison.pairs import OperatorNames
+from timeline.comparison.sides import BASE, NEW, Sides, pairs_in, select_sides
 from timeline.declarations import fill, with_keywords
 from timeline.encoders.attributes import MARK
 from timeline.encoders.drafts import Draft, write_drafts
@@ -47,8 +48,9 @@ from timeline.records.tables import AI_CPU
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport, comparison_markdown
 from timeline.reports.filed_verdict import FiledVerdict
 from timeline.reports.report_rows import notes_of
-from timeline.selection import Selection, select
+from timeline.selection import Selection
 from timeline.sources.finding.discovery import FindingOptions
+from timeline.sources.source import Source
 from timeline.tables.table import Table
 from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side
 from timeline.tracks.model import Track
@@ -69,16 +71,19 @@ MOST_LENGTHS = 1 << 24
 @with_keywords(CompareKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
 def compare(
     base: Profile | str | os.PathLike[str],
-    new: Profile | str | os.PathLike[str],
+    new: Profile | str | os.PathLike[str] | None = None,
     output: str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
     **keywords: Unpack[CompareKeywords],
 ) -> ComparisonReport:
-    """Compare two runs, whatever their layouts, and write one timeline of both.
+    """Compare two runs, whatever their layouts, or two parts of one; write a timeline of both.
 
     Args:
         base, new: open profiles, or paths as for `open_profile`; the selection applies to both.
+            Without `new`, two parts of the base are compared, which `steps` and `ranks` name as
+            text: steps="7:3" compares step 7 (base) with step 3 (new), ranks="5:4" rank 5 with rank
+            4; "3-6:7" is fine too, and ranks of both are paired in order.
         output: a file as for `export`; by default compare-BASE-NEW-KIND.pftrace in the current
             directory.
         csv: a file for the table of all matched operators and collectives.
@@ -99,19 +104,19 @@ def compare(
         TimelineError: nothing was written; the message says what to do.
     """
     options = {"output": output, **keywords}
-    with _opened(base, new, select(selection, keywords), options) as comparer:
+    with _opened(base, new, selection, options) as comparer:
         return comparer.write()
 
 
 @with_keywords(ChangeKeywords, Selection, ExportOptions, CompareOptions, ReadingOptions)
 def find_changes(
     base: Profile | str | os.PathLike[str],
-    new: Profile | str | os.PathLike[str],
+    new: Profile | str | os.PathLike[str] | None = None,
     *,
     selection: Selection | None = None,
     **keywords: Unpack[ChangeKeywords],
 ) -> ComparisonReport:
-    """Compare two runs as `compare` does, without writing files: the report has no outputs.
+    """Compare as `compare` does, without writing files: the report has no outputs.
 
     Args:
         base, new, selection, ranks, graphs, steps, window, causes, fail_above, max_kernels,
@@ -122,25 +127,28 @@ def find_changes(
     Raises:
         TimelineError: something selected does not exist, or a file cannot be read.
     """
-    with _opened(base, new, select(selection, keywords), keywords) as comparer:
+    with _opened(base, new, selection, keywords) as comparer:
         return comparer.compare()
 
 
 @contextlib.contextmanager
 def _opened(
     base: Profile | str | os.PathLike[str],
-    new: Profile | str | os.PathLike[str],
-    selection: Selection,
+    new: Profile | str | os.PathLike[str] | None,
+    selection: Selection | None,
     keywords: Mapping[str, Any],
 ) -> Iterator[_Comparer]:
     """Open both runs, and yield an object that compares them, until the context ends."""
+    selections, sides = select_sides(selection, keywords)
+    _check_runs(new, keywords)
     options, more = fill(ExportOptions, keywords), fill(CompareOptions, keywords)
-    drawn = with_drawn_layers(selection, options)
+    of_base, of_new = (with_drawn_layers(one, options) for one in selections)
     check_can_draw(options)
-    reading, either = cast("ReadingKeywords", keywords), FindingOptions(of_several=True)
+    reading, either = cast("ReadingKeywords", keywords), FindingOptions(of_several=new is not None)
+    own: ReadingKeywords = {} if new is None else reading
     with (
         open_if_path(base, reading, either) as before,
-        open_if_path(new, reading, either) as after,
+        open_if_path(before if new is None else new, own, either) as after,
     ):
         before.check_open()
         after.check_open()
@@ -150,10 +158,30 @@ def _opened(
                 do="Use --list to see what each has.",
             )
         try:
-            yield _Comparer(before, after, drawn, options, more)
+            yield _Comparer(before, after, (of_base, of_new), sides, options, more)
         finally:
             before.progress.finish()
             after.progress.finish()
+
+
+def _check_runs(new: object, keywords: Mapping[str, Any]) -> None:
+    """Make sure that two runs are given, or two parts of one.
+
+    Raises:
+        UsageError: neither is, or both.
+    """
+    pairs = " ".join(f"--{name} {text}" for name, text in pairs_in(keywords).items())
+    if new is None and not pairs:
+        raise UsageError(
+            "there is one profile, and nothing to compare it with: NEW is missing.",
+            do="Name a second profile, or two parts of this one, as in --steps 7:3 or --ranks 5:4.",
+        )
+    if new is not None and pairs:
+        raise UsageError(
+            f"{pairs}: a colon separates two parts of one run, but there is a second profile, "
+            f"{new.path if isinstance(new, Profile) else new}.",
+            do="Leave that out, or select the same ranks and steps of both.",
+        )
 
 
 @dataclass(frozen=True)
@@ -177,20 +205,22 @@ class _Runs:
 
 
 class _Comparer:
-    """Compares two open profiles, writes the results and collects warnings."""
+    """Compares two open profiles, or parts of one, writes the results and collects warnings."""
 
     def __init__(
         self,
         base: Profile,
         new: Profile,
-        selection: Selection,
+        selections: tuple[Selection, Selection],
+        sides: Sides,
         options: ExportOptions,
         more: CompareOptions,
     ) -> None:
         self._base, self._new = base, new
-        self._selection = selection
+        self._selections, self._sides = selections, sides
         self._options, self._more = options, more
-        name = comparison_name(base.path, new.path, options.kind, selection)
+        paths = [base.path] if sides.in_one_run else [base.path, new.path]
+        name = comparison_name(paths, options.kind, selections)
         self._target = Target.of(options, name)
         self._warnings: list[str] = []
         self._notes: list[str] = []
@@ -228,24 +258,36 @@ class _Comparer:
         return report
 
     def _compare(self, *, draw: bool) -> _Runs:
-        if self._base.path.resolve() == self._new.path.resolve():
-            self._warnings.append("base and new are one profile.")
-        base = self._read("base", self._base, draw=draw)
-        new = self._read("new", self._new, draw=draw)
+        if self._selections[0] == self._selections[1]:
+            if self._sides.in_one_run:
+                self._warnings.append("both sides are one part of the run.")
+            elif self._base.path.resolve() == self._new.path.resolve():
+                self._warnings.append("base and new are one profile.")
+        chosen = [
+            choose_ranks(profile.sources, selection, profile.path)
+            for profile, selection in zip((self._base, self._new), self._selections, strict=True)
+        ]
+        ranks = sum(map(len, chosen))
+        base, new = (self._read(at, chosen[at], ranks, draw=draw) for at in (0, 1))
+        if self._sides.in_one_run:
+            self._notes, self._warnings = map(self._of_both_once, (self._notes, self._warnings))
         self._warnings += self._operator_warnings(base, new)
-        comparison = _compare_figures(base, new, self._operator_names(base, new))
+        comparison = _compare_figures(base, new, self._operator_names(base, new), self._sides)
         self._warnings += comparison.warnings
         if self._options.causes:
             self._warnings += _cause_warnings(base, new)
         return _Runs(base, new, comparison, self._gate(comparison))
 
-    def _read(self, name: str, profile: Profile, *, draw: bool) -> JoinedRanks:
-        sources = choose_ranks(profile.sources, self._selection, profile.path)
-        options = self._options
-        ranks = len(self._base.sources) + len(self._new.sources)
-        layers = self._selection.layers_of(options.kind)
+    def _read(self, side: int, sources: Sequence[Source], ranks: int, *, draw: bool) -> JoinedRanks:
+        """Read one side.
+
+        side: 0 for the base, 1 for the new one. ranks: their number on both sides.
+        """
+        profile, selection = (self._base, self._new)[side], self._selections[side]
+        options, name = self._options, self._sides.labels[side]
+        layers = selection.layers_of(options.kind)
         request = RankRequest(
-            self._selection,
+            selection,
             profile.reading.operators,
             DrawOptions(layers, options.merge_graphs),
             options.args,
@@ -260,10 +302,22 @@ class _Comparer:
         with worker_pool_for(sources, profile.reading, profile.progress) as workers:
             joined = read_ranks(sources, request, workers, profile.path)
         before = (*profile.notes, *workers.left_out())
-        warnings = (*before, *warnings_of(joined, self._selection, layers))
+        warnings = (*before, *warnings_of(joined, selection, layers))
         self._notes += [f"{name}: {note}" for note in (*before, *joined.notes)]
         self._warnings += [f"{name}: {warning}" for warning in warnings]
         return joined
+
+    def _of_both_once(self, lines: Sequence[str]) -> list[str]:
+        """Return warnings without the side where both have the same one."""
+        base, new = (f"{label}: " for label in self._sides.labels)
+        given, once = set(lines), list[str]()
+        for line in lines:
+            text = line.removeprefix(base)
+            if text != line and new + text in given:
+                once.append(text)
+            elif base + line.removeprefix(new) not in given or not line.startswith(new):
+                once.append(line)
+        return once
 
     def _questions(self, ranks: int) -> Questions:
         """Return the questions to each rank; ranks: number of ranks of both runs."""
@@ -312,8 +366,7 @@ class _Comparer:
             (
                 (MARK, __version__),
                 ("io.tlexport.kind", kind),
-                ("io.tlexport.base", str(self._base.path)),
-                ("io.tlexport.new", str(self._new.path)),
+                *self._paths(),
                 ("io.tlexport.resolution", "; ".join(row.describe() for row in rows) or "exact"),
                 ("io.tlexport.limited_by", kept.limited_by or "nothing"),
                 *filed.attributes(self._options.limit_bytes),
@@ -321,6 +374,13 @@ class _Comparer:
             notes_of(self._warnings, kept.omissions, rows, limited_by=kept.limited_by),
             VerdictRow(WHAT_CHANGED, filed.sentences),
         )
+
+    def _paths(self) -> Iterator[tuple[str, str]]:
+        """Yield the attributes that name both runs, with the part where they are one."""
+        profiles, labels = (self._base, self._new), self._sides.labels
+        for run, profile, label in zip(_RUNS, profiles, labels, strict=True):
+            part = f": {label}" if self._sides.in_one_run else ""
+            yield f"io.tlexport.{run}", f"{profile.path}{part}"
 
     def _gate(self, comparison: Comparison) -> Gate | None:
         """Return the gate, None if not requested; warn if it is based on few steps."""
@@ -403,7 +463,7 @@ class _Arrangement:
         )
 
 
-_RUNS = ("base", "new")
+_RUNS = (BASE, NEW)
 
 
 def _framework_sums(facts: Sequence[RankFacts]) -> Iterator[FrameworkSums]:
@@ -415,7 +475,9 @@ def _has_operators(facts: Sequence[RankFacts]) -> bool:
     return any(sums.has_operators for sums in _framework_sums(facts))
 
 
-def _compare_figures(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) -> Comparison:
+def _compare_figures(
+    base: JoinedRanks, new: JoinedRanks, names: OperatorNames, sides: Sides
+) -> Comparison:
     """Compare the ordinary steps of both runs, or the whole runs if either has no steps."""
     runs = (base, new)
     if all(run.has_steps for run in runs):
@@ -426,7 +488,8 @@ def _compare_figures(base: JoinedRanks, new: JoinedRanks, names: OperatorNames) 
         chosen = (measured_steps(base.facts), measured_steps(new.facts))
     layers = [_host_layers(run.facts) for run in runs]
     times_ns = (longest_periods_ns(base.facts, chosen[0]), longest_periods_ns(new.facts, chosen[1]))
-    return Comparison.of(*figures, *times_ns, causes_alike=layers[0] == layers[1], names=names)
+    alike = layers[0] == layers[1]
+    return Comparison.of(*figures, *times_ns, causes_alike=alike, names=names, called=sides)
 
 
 def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:

@@ -14,6 +14,7 @@ from timeline.selection import Kind, Selection
 
 if TYPE_CHECKING:
     from timeline.options import ReadingOptions
+    from timeline.verdict.slow_step import SlowBesideUsual
     from timeline.verdict.verdict import Verdict
 
 COMMANDS = ("compare", "show")
@@ -25,30 +26,35 @@ def see_why(
 ) -> tuple[str, Verdict]:
     """Return the command that shows in detail what is slow, and the verdict with its commands.
 
-    The command shows the steps of the first finding; it is empty if nothing is slow, or if this is
-    a detail already. The verdict gets a command for each finding, see `Verdict.commands`. Commands
-    select the same ranks, since waits are known only if all members of a group are read; without
-    steps, they select only the ranks to look at. path: the path of the profile as the user typed
-    it.
+    The command shows the steps of the first finding, or compares a slow step with a usual one if
+    odd steps are slow; it is empty if nothing is slow, or if this is a detail already. The verdict
+    gets a command for each finding, see `Verdict.commands`. Commands select the same ranks, since
+    waits are known only if all members of a group are read; without steps, they select only the
+    ranks to look at. path: the path of the profile as the user typed it.
     """
     if kind is not Kind.SUMMARY:
         return "", verdict
-    first, ranks = verdict.steps_to_see, selection.ranks
+    first, pair, ranks = verdict.steps_to_see, verdict.pair_to_see, selection.ranks
     if not first:
         ranks = frozenset(verdict.ranks_to_see) or ranks
 
-    def command(steps: Collection[int]) -> str:
-        if not steps and verdict.culprit is None and not verdict.findings.found:
+    def command(steps: Collection[int], pair: SlowBesideUsual | None) -> str:
+        if not pair and not steps and verdict.culprit is None and not verdict.findings.found:
             return ""
         steps = steps or selection.steps or ()
-        words = ["tlexport", typed_path(path)]
+        words = ["tlexport", *(["compare"] if pair else []), typed_path(path)]
         if ranks is not None:
             words += ["--ranks", format_ids(ranks, most=len(ranks)).replace(", ", ",")]
-        if steps:
+        if pair:
+            words += ["--steps", f"{pair.usual}:{pair.slow}"]
+        elif steps:
             words += ["--steps", format_ids(steps, most=len(steps)).replace(", ", ",")]
         return command_line([*words, *format_flags(reading), "--kind", "detail"])
 
-    return command(first), replace(verdict, commands=tuple(map(command, verdict.finding_steps)))
+    commands = tuple(map(command, verdict.finding_steps, verdict.finding_pairs))
+    slowest = command((), verdict.slow_step) if verdict.slow_step else ""
+    made = replace(verdict, commands=commands, slow_step_command=slowest)
+    return command(first, pair), made
 
 
 def typed_path(path: Path) -> str:

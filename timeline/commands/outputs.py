@@ -146,21 +146,25 @@ def timeline_name(
     return Path(name + _selected(selection) + _SUFFIX)
 
 
-def comparison_name(base: Path, new: Path, kind: Kind, selection: Selection) -> Path:
-    """Return the default name of a comparison: `compare-BASE-NEW-KIND[-rR][-gG][-sS].pftrace`."""
-    name = f"compare-{_safe_name(base)}-{_safe_name(new)}-{kind.value}"
-    if selection.ranks is not None:
-        name += f"-r{_short(selection.ranks)}"
-    return Path(name + _selected(selection) + _SUFFIX)
+def comparison_name(runs: Sequence[Path], kind: Kind, sides: Sequence[Selection]) -> Path:
+    """Return the default name of a comparison: `compare-BASE-NEW-KIND[-rR][-gG][-sS].pftrace`.
+
+    Of two parts of one run, it is such as `compare-RUN-KIND-s7-vs-3.pftrace`.
+    """
+    name = "-".join(["compare", *map(_safe_name, runs), kind.value])
+    return Path(name + _ids("r", *(one.ranks for one in sides)) + _selected(*sides) + _SUFFIX)
 
 
-def _selected(selection: Selection) -> str:
-    name = ""
-    if selection.graphs is not None:
-        name += f"-g{_short(selection.graphs)}"
-    if selection.steps is not None:
-        name += f"-s{_short(selection.steps)}"
-    return name
+def _selected(*sides: Selection) -> str:
+    return _ids("g", *(one.graphs for one in sides)) + _ids("s", *(one.steps for one in sides))
+
+
+def _ids(letter: str, *sides: Iterable[int] | None) -> str:
+    """Return the ids that each side selects, once where both select the same."""
+    names = [*dict.fromkeys("all" if ids is None else _short(ids) for ids in sides)]
+    if names == ["all"]:
+        return ""
+    return f"-{letter}" + "-vs-".join(name[: _MOST_OF_IDS // len(names)] for name in names)
 
 
 def _safe_name(profile: Path) -> str:

@@ -39,6 +39,7 @@ from timeline.comparison.parts import (
     with_classes,
 )
 from timeline.comparison.sentences import sentences_of
+from timeline.comparison.sides import RUNS, Sides
 from timeline.errors import format_ids
 from timeline.tables.table import Table, join_columns
 from timeline.tables.times import extent_ns
@@ -115,13 +116,13 @@ class Gate:
             )
         return ""
 
-    def sentence(self) -> str:
+    def sentence(self, sides: Sides = RUNS) -> str:
         """Return the result as a sentence."""
         limit = f"{100 * self.limit:g}%"
         if self.ratio is None:
             return f"Gate of {limit}: a run holds nothing that it could judge."
         what = "median step" if self.base_steps else "end to end"
-        times = f"{format_duration(self.base_ns)} before, {format_duration(self.new_ns)} now"
+        times = sides.both(format_duration(self.base_ns), format_duration(self.new_ns))
         verdict = "fails" if self.failed else "passes"
         return f"Gate of {limit} {verdict}: {what} {self.ratio - 1:+.1%} ({times}){self._pardon}."
 
@@ -174,8 +175,9 @@ class Comparison:
     have no parts, which add up to the whole: cause, part_of and the times, the largest change
     first. steps: a row per step in order, with the period on the rank where it took longest:
     base_graph, base_step, base_rank, new_graph, new_step, new_rank, base_ns, new_ns, delta_ns.
-    ranks: ranks of both runs: rank, base_ns, new_ns, delta_ns. operators, collectives: see
-    `pair_operators`.
+    ranks: ranks of both runs: rank, base_ns, new_ns, delta_ns, new_rank (another one if sides of
+    one run have other ranks, which are paired in order; in other tables rank is that of the base).
+    operators, collectives: see `pair_operators`.
 
     The following are results of `pair_sums`: waiting, by the rank waited for (waited_for_rank,
     masked if unknown); idle_causes, by cause; idle_calls, by cause and the host call meanwhile;
@@ -194,7 +196,7 @@ class Comparison:
     number of rows of steps, ranks and modules; a file keeps these numbers even if it leaves rows
     out. warnings: sentences on differences between the runs that limit the comparison.
     ranks_of_runs: number of ranks with device work in each. base_steps_ns, new_steps_ns: times of
-    all steps of each run.
+    all steps of each run. sides: names of both.
     """
 
     overall: Table
@@ -223,6 +225,7 @@ class Comparison:
     operator_memory: Table = _no_table()
     modules: Table = _no_table()
     host_calls: Table = _no_table()
+    sides: Sides = RUNS
 
     @classmethod
     def of(
@@ -234,6 +237,7 @@ class Comparison:
         *,
         causes_alike: bool = True,
         names: OperatorNames = _UNCHANGED_NAMES,
+        called: Sides = RUNS,
     ) -> Comparison:
         """Compare two runs.
 
@@ -241,11 +245,13 @@ class Comparison:
             base_steps_ns, new_steps_ns: times of steps, see `longest_periods_ns`.
             causes_alike: whether causes of idle time are recorded alike and can be compared.
             names: names by which operators and modules of the framework are compared.
+            called: names of both runs, and the way to pair their ranks.
         """
         sides = (base, new)
         per_step = all(_has_steps(side) for side in sides)
         counts = [_counts(side, per_step=per_step) for side in sides]
         shares = (_share(counts[0]), _share(counts[1]))
+        like = _like_ranks(counts, called)
         vector_known = distinguish_vector(*(side.operators["core"].tolist() for side in sides))
         operators, collectives = (
             pair_operators(
@@ -259,7 +265,7 @@ class Comparison:
         parts = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
         classes = pair_classes((base.work_classes, new.work_classes), shares)
         waiting = pair_sums(
-            (base.waited_for, new.waited_for),
+            (base.waited_for, _under_ranks_of_base(new.waited_for, like)),
             ("waited_for_rank", "profiled"),
             shares,
             time="waited_ns",
@@ -269,7 +275,7 @@ class Comparison:
             (rows_where(base.task_sums, "hccl", value), rows_where(new.task_sums, "hccl", value))
             for value in (0, 1)
         )
-        steps, ranks = _steps(base, new), _ranks(sides, counts)
+        steps, ranks = _steps(base, new), _ranks(sides, counts, like)
         launching = (base.framework_operators, new.framework_operators)
         in_modules = (base.framework_modules, new.framework_modules)
         modules = pair_modules(in_modules, shares, names)
@@ -283,7 +289,7 @@ class Comparison:
             collectives,
             per_step,
             (
-                *_warnings(sides, counts),
+                *_warnings(sides, counts, like, called),
                 *missing_in_one_run(launching, in_modules),
                 *_left_out(modules, "module", MOST_MODULES),
                 *_left_out(host_calls, "host call", MOST_HOST_CALLS),
@@ -302,8 +308,8 @@ class Comparison:
                 (base.launchers, new.launchers), ("communication", "launched_by", "phase"), shares
             ),
             pair_peaks((base.memory, new.memory), ("metric", "group", "name"), "peak_bytes"),
-            _rank_causes(sides, counts, waiting, causes_alike=causes_alike),
-            _frequencies(sides),
+            _rank_causes(sides, counts, waiting, like, causes_alike=causes_alike),
+            _frequencies(sides, like),
             (len(counts[0]), len(counts[1])),
             base_steps_ns,
             new_steps_ns,
@@ -322,6 +328,7 @@ class Comparison:
             operator_memory=pair_operator_memory(launching, shares, names),
             modules=modules.take(slice(MOST_MODULES)),
             host_calls=host_calls.take(slice(MOST_HOST_CALLS)),
+            sides=called,
         )
 
     @property
@@ -355,24 +362,46 @@ class Comparison:
         tables = {one.name: getattr(self, one.name) for one in fields(self)}
         return {
             "per_step": self.per_step,
+            "sides": self.sides.to_dict(),
             "sentences": list(self.sentences()),
             **{name: one.to_dicts() for name, one in tables.items() if isinstance(one, Table)},
         }
+
+
+def _like_ranks(counts: list[dict[int, int]], called: Sides) -> dict[int, int]:
+    """Return the rank of the new run for each rank of the base, of those that did anything."""
+    base, new = counts
+    if called.by_order:
+        return dict(zip(sorted(base), sorted(new), strict=False))
+    return {rank: rank for rank in sorted(base.keys() & new.keys())}
+
+
+def _under_ranks_of_base(waited_for: Table, like: dict[int, int]) -> Table:
+    """Return rows of the new run with the ranks of the base that are paired with those named."""
+    changed = {new: base for base, new in like.items() if new != base}
+    if not changed or not len(waited_for):
+        return waited_for
+    column = waited_for["waited_for_rank"]
+    ranks = np.array([changed.get(rank, rank) for rank in np.ma.getdata(column).tolist()], np.int64)
+    masked = np.ma.masked_array(ranks, np.ma.getmaskarray(column))
+    return Table({**waited_for.columns, "waited_for_rank": masked})
 
 
 def _rank_causes(
     sides: tuple[Figures, Figures],
     counts: list[dict[int, int]],
     waiting: Table,
+    like: dict[int, int],
     *,
     causes_alike: bool,
 ) -> Table:
     """Return the changes on the rank to which most of the change in waiting is due, if any."""
     rank = most_waited_for(waiting)
-    if rank is None or not all(rank in steps_of_rank for steps_of_rank in counts):
+    if rank is None or rank not in like:
         return Table({})
-    own = (figures_of_rank(sides[0], rank), figures_of_rank(sides[1], rank))
-    shares = (1 / max(1, counts[0][rank]), 1 / max(1, counts[1][rank]))
+    pair = (rank, like[rank])
+    own = (figures_of_rank(sides[0], pair[0]), figures_of_rank(sides[1], pair[1]))
+    shares = (1 / max(1, counts[0][pair[0]]), 1 / max(1, counts[1][pair[1]]))
     vector_known = distinguish_vector(*(side.operators["core"].tolist() for side in own))
     parts = overall_parts(own, shares, vector_known=vector_known, causes_alike=causes_alike)
     causes = causes_of(parts)
@@ -399,10 +428,15 @@ def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:
         return {}
     rows = np.ma.filled(comparison.waiting["waited_for_rank"] == rank, False)
     worse = int(comparison.waiting["delta_ns"][rows].sum()) > 0
-    return {(NEW if worse else BASE, rank): SLOWS_OTHERS}
+    if not worse:
+        return {(BASE, rank): SLOWS_OTHERS}
+    like = dict(
+        zip(*(comparison.ranks[name].tolist() for name in ("rank", "new_rank")), strict=True)
+    )
+    return {(NEW, like.get(rank, rank)): SLOWS_OTHERS}
 
 
-def _frequencies(sides: tuple[Figures, Figures]) -> Table:
+def _frequencies(sides: tuple[Figures, Figures], like: dict[int, int]) -> Table:
     known = [
         {
             row["rank"]: row["frequency_mhz"]
@@ -411,9 +445,9 @@ def _frequencies(sides: tuple[Figures, Figures]) -> Table:
         }
         for side in sides
     ]
-    both = sorted(known[0].keys() & known[1].keys())
-    columns = [np.array([of_run[rank] for rank in both], np.float64) for of_run in known]
-    return Table({"rank": np.array(both, np.int64), "base_mhz": columns[0], "new_mhz": columns[1]})
+    both = [(base, new) for base, new in like.items() if base in known[0] and new in known[1]]
+    rows = [(base, known[0][base], known[1][new]) for base, new in both]
+    return Table.of_rows({"rank": int, "base_mhz": float, "new_mhz": float}, rows)
 
 
 def _used(figures: Figures) -> Table:
@@ -483,18 +517,15 @@ def _steps(base: Figures, new: Figures) -> Table:
 _NO_STEPS = Table(dict.fromkeys(("graph", "step", "rank", "period_ns"), np.zeros(0, np.int64)))
 
 
-def _ranks(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Table:
-    times = [_rank_times(*side) for side in zip(sides, counts, strict=True)]
-    both = sorted(times[0].keys() & times[1].keys())
-    columns = [np.array([times_ns[rank] for rank in both], np.int64) for times_ns in times]
-    return Table(
-        {
-            "rank": np.array(both, np.int64),
-            "base_ns": columns[0],
-            "new_ns": columns[1],
-            "delta_ns": columns[1] - columns[0],
-        }
-    )
+def _ranks(
+    sides: tuple[Figures, Figures], counts: list[dict[int, int]], like: dict[int, int]
+) -> Table:
+    base, new = (_rank_times(*side) for side in zip(sides, counts, strict=True))
+    rows = [
+        (one, base[one], new[other], new[other] - base[one], other) for one, other in like.items()
+    ]
+    names = ("rank", "base_ns", "new_ns", "delta_ns", "new_rank")
+    return Table.of_rows(dict.fromkeys(names, int), rows)
 
 
 def _rank_times(figures: Figures, counts: dict[int, int]) -> dict[int, int]:
@@ -510,18 +541,25 @@ def _left_out(rows: Table, noun: str, most: int) -> Iterator[str]:
         yield f"of {count} of {noun}s, the {most} that changed most are kept."
 
 
-def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> Iterator[str]:
+def _warnings(
+    sides: tuple[Figures, Figures],
+    counts: list[dict[int, int]],
+    like: dict[int, int],
+    called: Sides,
+) -> Iterator[str]:
     """Yield sentences on differences between the runs that limit the comparison."""
-    ranks = [set(steps_of_rank) for steps_of_rank in counts]
-    for run, of_run, other in zip(_RUNS, ranks, reversed(ranks), strict=True):
+    ranks, paired = [set(steps_of_rank) for steps_of_rank in counts], ({*like}, {*like.values()})
+    only = "on this side only" if called.in_one_run else "in this run only"
+    for run, of_run, in_both in zip(called.labels, ranks, paired, strict=True):
+        alone = of_run - in_both
         if not of_run:
             yield f"{run}: holds no device records of the selection."
-        elif other and of_run - other:
-            yield f"{run}: {_ranks_are(of_run - other)} in this run only, and in its means."
+        elif all(ranks) and alone:
+            yield f"{run}: {_ranks_are(alone)} {only}, and in its means."
     if not all(ranks):
         return
     steps = [len(slowest_rank_of_each_step(side.steps)) for side in sides]
-    for run, figures in zip(_RUNS, sides, strict=True):
+    for run, figures in zip(called.labels, sides, strict=True):
         without = set(_used(figures)["rank"].tolist()) - _step_counts(figures).keys()
         if without:
             yield (
@@ -531,8 +569,8 @@ def _warnings(sides: tuple[Figures, Figures], counts: list[dict[int, int]]) -> I
     if all(steps) and steps[0] != steps[1]:
         both = " and ".join(format_count(count, "step") for count in steps)
         yield (
-            f"the runs have {both}: the first {min(steps)} of both are compared one by one, in "
-            "order; means are of all."
+            f"{'both sides' if called.in_one_run else 'the runs'} have {both}: the first "
+            f"{min(steps)} of both are compared one by one, in order; means are of all."
         )
 
 

@@ -17,6 +17,7 @@ from timeline.comparison.parts import (
     IDLE,
     WAITING,
 )
+from timeline.comparison.sides import Sides
 from timeline.errors import format_ids
 from timeline.tables.short_names import operator_label, shortened
 from timeline.tables.table import Table
@@ -46,16 +47,19 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
         return
     least_ns = NOTABLE * base_ns
     causes = [row for row in comparison.causes.to_dicts() if abs(row["delta_ns"] or 0) >= least_ns]
-    what = "Step" if comparison.per_step else "End to end"
+    sides = comparison.sides
+    what = sides.subject("Step" if comparison.per_step else "End to end")
     if not causes and abs(delta_ns) < least_ns:
-        yield _unchanged(what, base_ns, new_ns)
+        yield _unchanged(what, base_ns, new_ns, sides)
         return
     waited_for = _waited_for(comparison)
     named = ", ".join(_format_cause(row, waited_for) for row in causes[:MOST_CAUSES])
-    yield f"{what} {format_change(base_ns, new_ns)}" + (f": {named}." if named else ".")
+    change = f"{format_change(base_ns, new_ns)}{sides.against}"
+    yield f"{what} {change}" + (f": {named}." if named else ".")
     yield from _of_rank(comparison, least_ns)
     yield from _frequencies(comparison)
-    yield f"{format_duration(base_ns)} before, {format_duration(new_ns)} now ({_mean(comparison)})."
+    both = sides.both(format_duration(base_ns), format_duration(new_ns))
+    yield f"{both} ({_mean(comparison)})."
     for row in causes[:MOST_EXPLAINED]:
         yield from _explain(comparison, row)
     yield from _launchers(comparison, causes[:MOST_EXPLAINED])
@@ -75,13 +79,11 @@ def _mean(comparison: Comparison) -> str:
     return f"mean of {', '.join(texts)}"
 
 
-def _unchanged(what: str, base_ns: int, new_ns: int) -> str:
+def _unchanged(what: str, base_ns: int, new_ns: int, sides: Sides) -> str:
+    base, both = sides.titles[0], sides.both(format_duration(base_ns), format_duration(new_ns))
     if base_ns == new_ns:
-        return f"{what} exactly as long as before: {format_duration(new_ns)}."
-    return (
-        f"{what} about as long as before ({new_ns / base_ns - 1:+.2%}): "
-        f"{format_duration(base_ns)} before, {format_duration(new_ns)} now."
-    )
+        return f"{what} exactly as long as {base}: {format_duration(new_ns)}."
+    return f"{what} about as long as {base} ({new_ns / base_ns - 1:+.2%}): {both}."
 
 
 def cause_label(cause: str, part_of: str) -> str:
@@ -163,7 +165,7 @@ def _explain(comparison: Comparison, cause: dict[str, Any]) -> Iterator[str]:
     if rows:
         shown = ", ".join(
             f"{name_of_row} {format_signed(row['delta_ns'])} "
-            f"({format_short(row['base_ns'])} before, {format_short(row['new_ns'])} now)"
+            f"({comparison.sides.both(*map(format_short, (row['base_ns'], row['new_ns'])))})"
             for name_of_row, row in zip(_names(rows), rows, strict=True)
         )
         yield f"{name}: {shown}."
@@ -219,10 +221,11 @@ def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
     waiting = rows.get(WAITING)
     if waiting is None or abs(waiting["delta_ns"] or 0) < least_ns:
         return
-    text = (
-        f"Ranks wait {format_short(waiting['new_ns'])} for other ranks, "
-        f"{format_short(waiting['base_ns'])} before"
-    )
+    sides = comparison.sides
+    new, base = format_short(waiting["new_ns"]), format_short(waiting["base_ns"])
+    text = f"Ranks wait {new} for other ranks, {base} before"
+    if sides.in_one_run:
+        text = f"Waiting for other ranks takes {sides.both(base, new)}"
     known = [row for row in comparison.waiting.to_dicts() if row["waited_for_rank"] is not None]
     if known:
         now, before = (max(known, key=lambda row: row[time]) for time in ("new_ns", "base_ns"))
@@ -230,7 +233,7 @@ def _waiting(comparison: Comparison, least_ns: float) -> Iterator[str]:
             most = max(known, key=lambda row: abs(row["delta_ns"]))
             text += f": {format_signed(most['delta_ns'])} for {_rank(most)}"
         else:
-            text += f"; most for {_rank(now)}, before for {_rank(before)}"
+            text += f"; most for {_rank(now)}, {sides.places[0]} for {_rank(before)}"
     yield f"{text}."
 
 
@@ -261,7 +264,8 @@ def _frequencies(comparison: Comparison) -> Iterator[str]:
     ranks = f"rank{'s' if len(rows) > 1 else ''} {format_ids(row['rank'] for row in rows)}"
     where = ranks if few else "all ranks" if len(rows) > 1 else ranks
     up_to = "up to " if len(rows) > 1 else ""
+    where_base = comparison.sides.places[0]
     yield (
         f"AI cores of {where} run at another frequency: {up_to}"
-        f"{most['new_mhz'] / 1000:.2f} GHz, {most['base_mhz'] / 1000:.2f} before."
+        f"{most['new_mhz'] / 1000:.2f} GHz, {most['base_mhz'] / 1000:.2f} {where_base}."
     )

@@ -17,13 +17,13 @@ from timeline.printable import printable
 from timeline.records.tables import Omission
 from timeline.reports.comparison_rows import (
     CHANGED_IN_FRAMEWORK,
-    TIMES,
     class_tables,
     metric_rows,
     notable_memory,
     notable_rows,
     operator_names,
     time_cells,
+    time_titles,
     worst_and_best,
 )
 from timeline.reports.report_rows import (
@@ -138,7 +138,7 @@ class ComparisonReport:
 
     def sentences(self) -> list[str]:
         """Return sentences on what changed, and on the check against the limit, if any."""
-        result = [] if self.gate is None else [self.gate.sentence()]
+        result = [] if self.gate is None else [self.gate.sentence(self.comparison.sides)]
         return [*self.comparison.sentences(), *result]
 
     def __str__(self) -> str:
@@ -189,7 +189,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
         yield ""
         yield from (f"- {_escaped(line)}" for line in others)
     if report.gate is not None:
-        yield from ("", f"**{_escaped(report.gate.sentence())}**")
+        yield from ("", f"**{_escaped(report.gate.sentence(comparison.sides))}**")
     if sentences:
         yield ""
         names = [
@@ -197,7 +197,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             for metric, depth in metric_rows(comparison.parts)
         ]
         title = "per step and rank" if comparison.per_step else "per rank"
-        yield from _rows(title, names, comparison.parts)
+        yield from _rows(comparison, title, names, comparison.parts)
         whole_ns = comparison.whole["base_ns"]
         for noun, table in (
             ("operator", comparison.operators),
@@ -206,17 +206,20 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             shown = worst_and_best(table, whole_ns, MOST_OPERATORS)
             if len(shown):
                 yield ""
-                yield from _rows(noun, _code(operator_names(shown)), shown)
+                yield from _rows(comparison, noun, _code(operator_names(shown)), shown)
         for by, table in class_tables(comparison.overall):
             shown = notable_rows(table, whole_ns, MOST_CLASSES)
             if len(shown):
                 yield ""
-                yield from _rows(f"work by {by}", shown["metric"].tolist(), shown)
+                yield from _rows(comparison, f"work by {by}", shown["metric"].tolist(), shown)
         yield from _of_framework(report.comparison)
     yield from _warnings(report)
     yield ""
-    runs = " against ".join(_escaped(str(path)) for path in (report.new, report.base))
-    yield f"{runs}, tlexport {__version__}"
+    sides = comparison.sides
+    runs = [_escaped(str(path)) for path in (report.new, report.base)]
+    if sides.in_one_run:
+        runs = [f"{sides.titles[1]} of {runs[0]}", sides.titles[0]]
+    yield f"{' against '.join(runs)}, tlexport {__version__}"
 
 
 def _of_framework(comparison: Comparison) -> Iterator[str]:
@@ -225,17 +228,18 @@ def _of_framework(comparison: Comparison) -> Iterator[str]:
         shown = one.rows(comparison, MOST_OPERATORS)
         if len(shown):
             yield ""
-            yield from _rows(one.title, _code(one.names_of(shown)), shown)
+            yield from _rows(comparison, one.title, _code(one.names_of(shown)), shown)
     memory = notable_memory(comparison.operator_memory, MOST_OPERATORS)
     if len(memory):
-        yield from ("", "| allocated by operator | before | now |", "|---|--:|--:|")
+        heads = " | ".join(("allocated by operator", *comparison.sides.titles))
+        yield from ("", f"| {heads} |", "|---|--:|--:|")
         columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
         for name, base, new in zip(*columns, strict=True):
             yield f"| {name} | {format_bytes(int(base))} | {format_bytes(int(new))} |"
 
 
-def _rows(title: str, names: Sequence[str], table: Table) -> Iterator[str]:
-    yield f"| {' | '.join((title, *TIMES))} |"
+def _rows(comparison: Comparison, title: str, names: Sequence[str], table: Table) -> Iterator[str]:
+    yield f"| {' | '.join((title, *time_titles(comparison)))} |"
     yield "|---|--:|--:|--:|--:|"
     for name, row in zip(names, table.to_dicts(), strict=True):
         yield f"| {' | '.join((name, *time_cells(row)))} |"

@@ -16,12 +16,15 @@ from timeline.units import format_short
 
 LEAST = 0.001
 """Minimum change of an operator, as a share of the whole time, for a row of its own."""
-TIMES = ("before", "now", "change", "")
-"""Headings of the cells of `time_cells`."""
+
+
+def time_titles(comparison: Comparison) -> tuple[str, str, str, str]:
+    """Return the headings of the cells of `time_cells`."""
+    return (*comparison.sides.titles, "change", "")
 
 
 def time_cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
-    """Format a time before, now, its change, and the change as a share."""
+    """Format the times of both sides, their change, and the change as a share."""
     delta_ns = row["delta_ns"] or 0
     sign = "+" if delta_ns > 0 else ""
     change = f"{sign}{time_cell(row['delta_ns'])}"

@@ -17,7 +17,6 @@ from timeline.reports.comparison_rows import (
     CHANGED,
     CHANGED_IN_FRAMEWORK,
     LEAST,
-    TIMES,
     class_tables,
     count_cell,
     memory_names,
@@ -26,6 +25,7 @@ from timeline.reports.comparison_rows import (
     operator_names,
     time_cell,
     time_cells,
+    time_titles,
     worst_and_best,
 )
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
@@ -54,70 +54,68 @@ def _blocks(
     sentences = [name_text(line, display) for line in comparison.sentences()]
     if sentences and gate is not None:
         style = _WORSE if gate.failed else ""
-        sentences.append(Text(gate.sentence(), style=style))
+        sentences.append(Text(gate.sentence(comparison.sides), style=style))
     if not sentences:
         yield [Text("A run holds no device records: there is nothing to compare.")]
         return
     sentences[0].stylize("bold")
     yield sentences
-    whole_ns = comparison.whole["base_ns"]
     title = "per step and rank" if comparison.per_step else "per rank"
     indented = [2 * depth * " " + metric for metric, depth in metric_rows(comparison.parts)]
-    yield [_grid(comparison.parts, display, title, indented, whole_ns, bold=WHOLE)]
+    yield [_grid(comparison.parts, display, title, indented, comparison, bold=WHOLE)]
     most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
         count = comparison.row_counts["ranks"]
-        yield _first("rank", comparison.ranks, display, most[0], whole_ns, count)
+        yield _first("rank", _named(comparison.ranks, "rank"), display, most[0], comparison, count)
     if len(comparison.steps) > 1:
         title = "step on the device" + (", slowest rank" if len(comparison.ranks) > 1 else "")
         count = comparison.row_counts["steps"]
-        yield _first(title, _named_steps(comparison.steps), display, most[1], whole_ns, count)
+        yield _first(title, _named(comparison.steps, "step"), display, most[1], comparison, count)
     for title, column, table in (
         ("operator", "operators", comparison.operators),
         ("communication", "collectives", comparison.collectives),
     ):
         if len(table):
             alone = comparison.in_one_run[column]
-            yield _operators(title, table, display, whole_ns, most[2], alone)
+            yield _operators(title, table, display, comparison, most[2], alone)
     for one in CHANGED if verbose else CHANGED[:FIRST_TABLES]:
         shown = one.rows(comparison, most[2])
         if len(shown):
-            yield [_grid(shown, display, one.title, one.names_of(shown), whole_ns)]
+            yield [_grid(shown, display, one.title, one.names_of(shown), comparison)]
     if verbose:
-        yield from _verbose(comparison, display, whole_ns)
+        yield from _verbose(comparison, display)
 
 
 FIRST_TABLES = 2
 """Number of tables of CHANGED that are shown unless all are requested."""
 
 
-def _verbose(
-    comparison: Comparison, display: Display, whole_ns: int
-) -> Iterator[Sequence[RenderableType]]:
+def _verbose(comparison: Comparison, display: Display) -> Iterator[Sequence[RenderableType]]:
+    whole_ns = comparison.whole["base_ns"]
     for title, table in (
         ("operator, each time", comparison.operators),
         ("communication, each time", comparison.collectives),
     ):
         shown = worst_and_best(table, whole_ns, MOST_VERBOSE)
         if len(shown) and not np.ma.getmaskarray(shown["new_median_ns"]).all():
-            yield [_spread(shown, display, title)]
+            yield [_spread(shown, display, title, comparison)]
     for by, table in class_tables(comparison.overall):
-        yield [_classes(table, display, f"class of work, by {by}", whole_ns)]
+        yield [_classes(table, display, f"class of work, by {by}", comparison)]
     for one in CHANGED_IN_FRAMEWORK:
         shown = one.rows(comparison, MOST_VERBOSE)
         if len(shown):
-            yield [_grid(shown, display, one.title, one.names_of(shown), whole_ns)]
+            yield [_grid(shown, display, one.title, one.names_of(shown), comparison)]
     allocating = notable_memory(comparison.operator_memory, MOST_VERBOSE)
     if len(allocating):
         names = allocating["name"].tolist()
-        yield [_memory(allocating, display, "memory, allocated by operator", names)]
+        yield [_memory(allocating, display, "memory, allocated by operator", names, comparison)]
     if len(comparison.memory):
         names = memory_names(comparison.memory)
-        yield [_memory(comparison.memory, display, "memory, peak", names)]
+        yield [_memory(comparison.memory, display, "memory, peak", names, comparison)]
 
 
-def _spread(operators: Table, display: Display, title: str) -> Grid:
-    """Return a table of the median and quartiles of single runs of operators, before and now."""
+def _spread(operators: Table, display: Display, title: str, comparison: Comparison) -> Grid:
+    """Return a table of the median and quartiles of single runs of operators on both sides."""
     cells = []
     for row in operators.to_dicts():
         row_cells = []
@@ -129,23 +127,25 @@ def _spread(operators: Table, display: Display, title: str) -> Grid:
             quartiles = f"{first} - {third}" if known else "-"
             row_cells += [median] if display.narrow else [median, quartiles]
         cells.append(tuple(row_cells))
-    medians = ["median before", "median now"]
+    medians = [f"median {side}" for side in comparison.sides.titles]
     heads = medians if display.narrow else [medians[0], "q1 - q3", medians[1], "q1 - q3"]
     names = operator_names(operators)
     return named_grid(display, display.width, [title], heads, names, cells)
 
 
-def _classes(classes: Table, display: Display, title: str, whole_ns: int) -> Grid:
+def _classes(classes: Table, display: Display, title: str, comparison: Comparison) -> Grid:
     """Return a table of the count and time of each class of device work in both runs."""
-    cells = []
+    cells, whole_ns = [], comparison.whole["base_ns"]
     for row in classes.to_dicts():
         count = count_cell(row["base_count"], row["new_count"], " -> ")
         cells.append((count, *_time_cells(row, whole_ns)))
-    heads = ("count", *TIMES)
+    heads = ("count", *time_titles(comparison))
     return named_grid(display, display.width, [title], heads, classes["metric"].tolist(), cells)
 
 
-def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -> Grid:
+def _memory(
+    memory: Table, display: Display, title: str, names: Sequence[str], comparison: Comparison
+) -> Grid:
     """Return a table of sizes in both runs, and their differences."""
     cells = []
     for row in memory.to_dicts():
@@ -153,20 +153,26 @@ def _memory(memory: Table, display: Display, title: str, names: Sequence[str]) -
         sign = "-" if (delta or 0) < 0 else "+" if delta else ""
         change = "-" if delta is None else f"{sign}{format_bytes(abs(delta))}"
         cells.append((*("-" if one is None else format_bytes(one) for one in (base, new)), change))
-    heads = ["before", "now", "change"]
+    heads = [*comparison.sides.titles, "change"]
     return named_grid(display, display.width, [title], heads, names, cells)
 
 
-def _named_steps(steps: Table) -> Table:
-    """Return the times of steps, named by their numbers in the two runs."""
-    pairs = zip(steps["base_step"].tolist(), steps["new_step"].tolist(), strict=True)
+def _named(rows: Table, noun: str) -> Table:
+    """Return the times of steps or ranks, named by their numbers in the two runs."""
+    of_base = rows[noun if noun in rows.columns else f"base_{noun}"]
+    pairs = zip(of_base.tolist(), rows[f"new_{noun}"].tolist(), strict=True)
     names = [str(base) if base == new else f"{base}, {new}" for base, new in pairs]
-    times = {name: steps[name] for name in ("base_ns", "new_ns", "delta_ns")}
-    return Table({"step": np.array(names, object), **times})
+    times = {name: rows[name] for name in ("base_ns", "new_ns", "delta_ns")}
+    return Table({noun: np.array(names, object), **times})
 
 
 def _first(
-    title: str, table: Table, display: Display, most: int, whole_ns: int, rows_of_all: int
+    title: str,
+    table: Table,
+    display: Display,
+    most: int,
+    comparison: Comparison,
+    rows_of_all: int,
 ) -> list[RenderableType]:
     """Return the rows that changed most, in the order of the table, and a note if others exist.
 
@@ -176,7 +182,7 @@ def _first(
     noun = next(iter(table.columns))
     changed = sorted(range(len(table)), key=lambda at: -abs(int(table["delta_ns"][at])))
     shown = table.take(np.array(sorted(changed[:most]), np.intp))
-    rows: list[RenderableType] = [_grid(shown, display, title, shown[noun].tolist(), whole_ns)]
+    rows: list[RenderableType] = [_grid(shown, display, title, shown[noun].tolist(), comparison)]
     if len(shown) < rows_of_all:
         count = format_count(rows_of_all, noun)
         rows.append(Text(f"{count}: the {len(shown)} that changed most; all: --json"))
@@ -184,21 +190,22 @@ def _first(
 
 
 def _operators(
-    title: str, table: Table, display: Display, whole_ns: int, most: int, alone: int
+    title: str, table: Table, display: Display, comparison: Comparison, most: int, alone: int
 ) -> list[RenderableType]:
     """Return the largest regressions, then the largest improvements, and notes on other rows.
 
     alone: number of kinds that ran in only one of the runs.
     """
     rows: list[RenderableType] = []
-    shown = worst_and_best(table, whole_ns, most)
+    shown = worst_and_best(table, comparison.whole["base_ns"], most)
     if len(shown):
-        rows.append(_grid(shown, display, title, operator_names(shown), whole_ns))
+        rows.append(_grid(shown, display, title, operator_names(shown), comparison))
     else:
         rows.append(Text(f"No {title} changed by {LEAST:.1%} of a whole."))
     if alone:
         kinds = format_count(alone, "kind")
-        rows.append(Text(f"{kinds} of {title} ran in one run only; all: --csv FILE"))
+        where = "on one side" if comparison.sides.in_one_run else "in one run"
+        rows.append(Text(f"{kinds} of {title} ran {where} only; all: --csv FILE"))
     return rows
 
 
@@ -207,7 +214,7 @@ def _grid(
     display: Display,
     title: str,
     names: Iterable[object],
-    whole_ns: int,
+    comparison: Comparison,
     *,
     bold: str = "",
 ) -> Grid:
@@ -215,10 +222,11 @@ def _grid(
 
     bold: name of the row to emphasize.
     """
-    labels = [str(name) for name in names]
+    labels, whole_ns = [str(name) for name in names], comparison.whole["base_ns"]
     cells = [_time_cells(row, whole_ns) for row in table.to_dicts()]
     styles = ["bold" if label == bold else "" for label in labels]
-    return named_grid(display, display.width, [title], TIMES, labels, cells, styles)
+    heads = time_titles(comparison)
+    return named_grid(display, display.width, [title], heads, labels, cells, styles)
 
 
 def _time_cells(row: dict[str, Any], whole_ns: int) -> tuple[str, str, Text, Text]:

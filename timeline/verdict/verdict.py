@@ -8,7 +8,7 @@ sums per rank are computed elsewhere: device time of ranks and steps in
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
 from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
 from timeline.verdict.one_off import one_off_sentence
+from timeline.verdict.slow_step import SlowBesideUsual
 from timeline.verdict.unreplayed import untimed_sentences
 from timeline.verdict.words import (
     compute_sentence,
@@ -74,6 +75,11 @@ class Extreme:
     def spread(self) -> float:
         """Return how much longer the slowest took than the fastest, as a share of the fastest."""
         return self.slowest_ns / self.fastest_ns - 1 if self.fastest_ns else 0.0
+
+    @property
+    def is_notable(self) -> bool:
+        """Return whether the slowest took notably longer than the median."""
+        return self.slowest_ns >= (1 + NOTABLE) * self.median_ns
 
     def to_dict(self) -> dict[str, Any]:
         """Return the values under the names of the report."""
@@ -139,6 +145,12 @@ class Verdict:
     """Sentences on the kernels of a capture of few operators."""
     compute: tuple[str, ...] = ()
     """Sentences on what bounds compute and how fast it is, as far as it was measured."""
+    finding_pairs: tuple[SlowBesideUsual | None, ...] = ()
+    """For each finding of odd steps, the longest of them beside a usual one."""
+    slow_step: SlowBesideUsual | None = None
+    """The slowest step beside a usual one, if it takes notably longer."""
+    slow_step_command: str = ""
+    """Command that compares the slowest step with a usual one, or empty; added after `of`."""
     commands: tuple[str, ...] = ()
     """Command that shows each finding in detail, an empty string for none; added after `of`."""
     one_off: str | None = None
@@ -150,6 +162,7 @@ class Verdict:
         rank_steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
         steps = slowest_rank_of_each_step(rank_steps)
         ordinary = slowest_rank_of_each_step(figures.steps, ordinary=True)
+        extreme = _step_extreme(ordinary)
         with_work = steps
         if len(steps):
             computes = np.ma.filled(rank_steps["computing_ns"], 0) > 0
@@ -180,7 +193,7 @@ class Verdict:
             figures.overlap,
             measured,
             _rank_extreme(figures.overlap),
-            _step_extreme(ordinary),
+            extreme,
             _longest(totals, ~communication),
             _longest(totals, communication),
             _stragglers(figures.waiting, figures.steps),
@@ -216,6 +229,15 @@ class Verdict:
             if kernels
             else tuple(filter(None, [compute_sentence(figures), work_sentence(figures)])),
             one_off=None if mean is None else one_off_sentence(figures.facts),
+            finding_pairs=tuple(
+                SlowBesideUsual.of(figures, _rows_of(steps, one.steps), one.steps)
+                if one.steps
+                else None
+                for one in figures.findings.found
+            ),
+            slow_step=SlowBesideUsual.of(figures, ordinary)
+            if extreme is not None and extreme.is_notable
+            else None,
         )
 
     @property
@@ -258,6 +280,11 @@ class Verdict:
             return self.finding_steps[0]
         return () if self.step_extreme is None else (self.step_extreme.slowest,)
 
+    @property
+    def pair_to_see(self) -> SlowBesideUsual | None:
+        """Return a usual and a slow step to compare: of the first finding, else the slowest."""
+        return self.finding_pairs[0] if self.finding_pairs else self.slow_step
+
     def commands_text(self, see_why: str) -> Iterator[str]:
         """Yield the first command, and those of findings that it does not show.
 
@@ -270,6 +297,8 @@ class Verdict:
             if command not in shown:
                 yield f"Finding {number}: {command}"
             shown.add(command)
+        if self.slow_step_command not in shown:
+            yield f"Slowest step: {self.slow_step_command}"
 
     def sentences(self) -> Iterator[str]:
         """Yield the answers for people, the most important first."""
@@ -338,13 +367,15 @@ class Verdict:
             format_like(time_ns, extreme.slowest_ns)
             for time_ns in (extreme.slowest_ns, extreme.fastest_ns, extreme.median_ns)
         )
-        if extreme.slowest_ns < (1 + NOTABLE) * extreme.median_ns:
+        if not extreme.is_notable:
             alike = 100 * (extreme.slowest_ns - extreme.fastest_ns) < extreme.median_ns
             which = "" if alike else f", the slowest is {extreme.slowest}"
             yield f"Steps take {fastest} to {slowest}{which}."
             return
         on = f" on rank {extreme.rank}" if len(self.ranks) > 1 else ""
-        yield f"Slowest step: {extreme.slowest} ({slowest}{on}; median {median})."
+        longer = "" if self.slow_step is None else self.slow_step.text()
+        more = f": {longer}" if longer else ""
+        yield f"Slowest step: {extreme.slowest} ({slowest}{on}; median {median}){more}."
 
     def _slowest_rank(self) -> Iterator[str]:
         """Yield a sentence on the rank whose steps take longest, if the run could not be replayed.
@@ -491,6 +522,10 @@ def _step_extreme(steps: Table) -> Extreme | None:
     at = int(np.argmax(times_ns))
     row = steps.take(np.array([at])).to_dicts()[0]
     return _extreme(steps["step"], times_ns, rank=row["rank"], graph=row["graph"])
+
+
+def _rows_of(steps: Table, numbers: Sequence[int]) -> Table:
+    return steps.take(np.isin(np.asarray(steps["step"]), numbers)) if len(steps) else steps
 
 
 def _steps_to_see(

@@ -175,6 +175,8 @@ def view_of_comparison(report: ComparisonReport) -> View:
 
 def _ranks(report: ComparisonReport) -> tuple[int, ...]:
     """Return the slowest rank of the step that changed most, else the first common rank."""
+    ranks = report.comparison.ranks
     if report.changed is not None:
-        return (report.changed.rank,)
-    return tuple(report.comparison.ranks["rank"].tolist()[:1])
+        base = ranks["rank"][ranks["new_rank"] == report.changed.rank].tolist()
+        return tuple(dict.fromkeys((report.changed.rank, *base)))
+    return tuple(dict.fromkeys(rank for row in ranks.take(slice(1)) for rank in (row[0], row[-1])))

@@ -13,6 +13,7 @@ import numpy.typing as npt
 from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import group_by
+from timeline.comparison.sides import Sides
 from timeline.printable import printable
 from timeline.reports.html.page import Block, unit_of
 from timeline.tables.operators import OperatorCurves
@@ -90,7 +91,6 @@ QUEUES = (
     Part("to device", "interval", "Queue to the device"),
 )
 """Queues of batches on their way to the device."""
-SIDES = (Part("base_ns", "before", "Before"), Part("new_ns", "now", "Now"))
 _MEASURED = ("period_ns", "not_overlapped_ns", *(part.column for part in PARTS))
 _SPLIT = ("waiting_ns", "transfer_ns", "unsplit_ns", "edges_ns")
 _ORDINARY = "ordinary"
@@ -558,10 +558,12 @@ def draw_operator_curves(curves: OperatorCurves) -> Block:
     }
 
 
-def draw_both_runs(steps: Table, run: int) -> Block:
+def draw_both_runs(steps: Table, run: int, sides: Sides) -> Block:
     """Return a chart of the length of each step in two runs; of `run` neighbours the longest."""
     starts = np.arange(0, len(steps), run)
-    longest = {side: np.maximum.reduceat(steps[side.column], starts) for side in SIDES}
+    base, new = sides.heads
+    parts = (Part("base_ns", "before", base), Part("new_ns", "now", new))
+    longest = {part: np.maximum.reduceat(steps[part.column], starts) for part in parts}
     layers = [
         {"is": "line", "role": side.role, "label": side.label, "values": values.tolist()}
         for side, values in longest.items()
@@ -569,9 +571,8 @@ def draw_both_runs(steps: Table, run: int) -> Block:
     most = max(int(values.max()) for values in longest.values())
     ids = steps["base_step"][starts]
     says = "step {column}: "
-    return _plot(
-        "sides", "Length of each step, before and now", ids, "step", layers, most, says=says
-    )
+    label = f"Length of each step, {' and '.join(sides.titles)}"
+    return _plot("sides", label, ids, "step", layers, most, says=says)
 
 
 def draw_queues(curves: Table, most: int) -> Block:

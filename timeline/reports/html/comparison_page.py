@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy as np
 from timeline.columns.columns import Rows
 from timeline.comparison.comparison import Comparison
 from timeline.comparison.parts import WHOLE
+from timeline.comparison.sides import Sides
 from timeline.printable import printable
 from timeline.reports.comparison_rows import (
     CHANGED,
@@ -59,17 +59,17 @@ _CLASS_CAPTIONS = {"launch": "By the call that launched it", "kernel": "By kerne
 def render_comparison_page(report: ComparisonReport) -> bytes:
     """Return the report as HTML, a few hundred kB however many ranks and operators there are."""
     comparison = report.comparison
-    runs = [("Before: ", report.base), ("Now: ", report.new)]
-    paths = [(name, {"code": printable(str(path))}) for name, path in runs]
+    runs = zip(comparison.sides.heads, (report.base, report.new), strict=True)
+    paths = [(f"{name}: ", {"code": printable(str(path))}) for name, path in runs]
     sections = (
         _overall_section(comparison),
         _class_section(comparison),
         _step_section(comparison),
-        section("Ranks", folded(_rank_table(comparison.ranks)))
+        section("Ranks", folded(_rank_table(comparison.ranks, comparison.sides)))
         if len(comparison.ranks) > 1
         else None,
-        _operator_section("operator", comparison.operators),
-        _operator_section("collective", comparison.collectives),
+        _operator_section("operator", comparison.operators, comparison.sides),
+        _operator_section("collective", comparison.collectives, comparison.sides),
         section("Details", *map(folded, _sum_tables(comparison))),
         omissions_section(
             report.warnings,
@@ -77,13 +77,16 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
             report.outputs,
             report.resolutions,
             first=plain_list(paths),
-            of_both=" of both runs, which begin together",
+            of_both=f" of both {_noun(comparison)}, which begin together",
         ),
     )
     nothing = "A run holds no device work of the selection: there is nothing to compare."
+    title = "What a change did to a run"
+    if comparison.sides.in_one_run:
+        title = "Two parts of a run"
     return render_page(
-        "What a change did to a run",
-        comparison_title(report.base, report.new),
+        title,
+        comparison_title(report),
         report.sentences() or [nothing],
         "",
         notice_text(report.warnings, report.omissions),
@@ -94,18 +97,25 @@ def render_comparison_page(report: ComparisonReport) -> bytes:
     )
 
 
-def comparison_title(base: Path, new: Path) -> str:
-    """Return the ends of both paths, as short as possible while they differ."""
-    parts = [path.absolute().parts for path in (base, new)]
+def comparison_title(report: ComparisonReport) -> str:
+    """Return the ends of both paths, as short as they differ, or the names of parts of one run."""
+    sides = report.comparison.sides
+    if sides.in_one_run:
+        return f"{report.base.absolute().name}: {' → '.join(sides.titles)}"
+    parts = [path.absolute().parts for path in (report.base, report.new)]
     shown = next((count for count in (1, 2, 3) if parts[0][-count:] != parts[1][-count:]), 1)
     return " → ".join("/".join(names[-shown:]) for names in parts)
+
+
+def _noun(comparison: Comparison) -> str:
+    return "parts" if comparison.sides.in_one_run else "runs"
 
 
 def _tiles(comparison: Comparison) -> Iterator[Tile]:
     rows = {row["metric"]: row for row in comparison.parts.to_dicts()}
     whole = rows[WHOLE]
     of = "per step" if comparison.per_step else "per rank"
-    for name, key in (("before", "base_ns"), ("now", "new_ns")):
+    for name, key in zip(comparison.sides.titles, ("base_ns", "new_ns"), strict=True):
         unit, scale = unit_of(round(abs(whole[key])))
         yield Tile(f"{whole[key] / scale:#.4g} {unit}", f"{of}, {name}")
     if whole["base_ns"]:
@@ -125,7 +135,10 @@ def _overall_section(comparison: Comparison) -> Block | None:
         "there are enough steps, the first of the recording and those cut off are left out."
     )
     names = [INDENT * depth + metric for metric, depth in metric_rows(overall)]
-    columns = [{"title": "Part", "kind": "text", "values": names}, *_times(overall)]
+    columns = [
+        {"title": "Part", "kind": "text", "values": names},
+        *_times(overall, comparison.sides),
+    ]
     title = "Where the time goes"
     return section(title, note(remark), page_table("overall", title, columns))
 
@@ -141,7 +154,8 @@ def _class_section(comparison: Comparison) -> Block | None:
     )
     blocks: list[Block | None] = []
     for by, classes in class_tables(comparison.overall):
-        columns = [text_column("Class", classes["metric"]), _counts(classes), *_times(classes)]
+        names = text_column("Class", classes["metric"])
+        columns = [names, _counts(classes), *_times(classes, comparison.sides)]
         caption = _CLASS_CAPTIONS[by]
         blocks += [heading(caption), page_table(f"classes-{by}", caption, columns)]
     return section("Classes of work", note(remark), *blocks)
@@ -160,38 +174,45 @@ def _step_section(comparison: Comparison) -> Block | None:
             else ""
         )
     )
-    table = folded(_step_table(steps, several=len(comparison.ranks) > 1))
-    return section("Step by step", note(remark), draw_both_runs(steps, run), table)
+    table = folded(_step_table(steps, comparison.sides, several=len(comparison.ranks) > 1))
+    drawn = draw_both_runs(steps, run, comparison.sides)
+    return section("Step by step", note(remark), drawn, table)
 
 
-def _step_table(steps: Table, *, several: bool) -> Block | None:
+def _step_table(steps: Table, sides: Sides, *, several: bool) -> Block | None:
     shown = steps.take(_most_changed(steps))
+    base, new = (" (base)", " (other)") if sides.in_one_run else (" before", " now")
     one_name = bool((steps["base_step"] == steps["new_step"]).all())
     return page_table(
         "steps",
         "Each step",
         [
-            number_column("Step" if one_name else "Step before", shown["base_step"]),
-            None if one_name else number_column("Step now", shown["new_step"]),
-            number_column("Rank before", shown["base_rank"]) if several else None,
-            number_column("Rank now", shown["new_rank"]) if several else None,
-            *_times(shown),
+            number_column("Step" if one_name else f"Step{base}", shown["base_step"]),
+            None if one_name else number_column(f"Step{new}", shown["new_step"]),
+            number_column(f"Rank{base}", shown["base_rank"]) if several else None,
+            number_column(f"Rank{new}", shown["new_rank"]) if several else None,
+            *_times(shown, sides),
         ],
         _cut_note(steps, shown, "step"),
     )
 
 
-def _rank_table(ranks: Table) -> Block | None:
+def _rank_table(ranks: Table, sides: Sides) -> Block | None:
     shown = ranks.take(_most_changed(ranks))
+    by_order = sides.by_order
     return page_table(
         "ranks",
         "Each rank of both runs",
-        [number_column("Rank", shown["rank"]), *_times(shown)],
+        [
+            number_column("Rank of the base" if by_order else "Rank", shown["rank"]),
+            number_column("Other rank", shown["new_rank"]) if by_order else None,
+            *_times(shown, sides),
+        ],
         _cut_note(ranks, shown, "rank"),
     )
 
 
-def _operator_section(noun: str, table: Table) -> Block | None:
+def _operator_section(noun: str, table: Table, sides: Sides) -> Block | None:
     if not len(table):
         return None
     kept = _most_changed(table)
@@ -208,8 +229,8 @@ def _operator_section(noun: str, table: Table) -> Block | None:
             ),
             text_column("Shapes", shown["shapes"]),
             _counts(shown),
-            *_times(shown),
-            *_spreads(shown),
+            *_times(shown, sides),
+            *_spreads(shown, sides),
         ],
         f"{format_count(len(rest), f'more {noun}')} changed by {rest_ns} together; the table that "
         "--csv writes has them."
@@ -230,22 +251,23 @@ def _sum_tables(comparison: Comparison) -> Iterator[Block | None]:
         shown = one.rows(comparison, MOST_ROWS)
         if len(shown):
             names = text_column(one.noun, one.names_of(shown))
-            columns = [names, _sum_counts(shown), *_times(shown)]
+            columns = [names, _sum_counts(shown), *_times(shown, comparison.sides)]
             yield page_table(one.field.replace("_", "-"), one.caption, columns)
     allocating, memory = notable_memory(comparison.operator_memory, MOST_ROWS), comparison.memory
     if len(allocating):
         names = text_column("Operator", allocating["name"])
-        columns = [names, _sum_counts(allocating), *_sizes(allocating)]
+        columns = [names, _sum_counts(allocating), *_sizes(allocating, comparison.sides)]
         yield page_table("operator-memory", "What operators allocate", columns)
     if len(memory):
-        columns = [text_column("Counter", memory_names(memory)), *_sizes(memory)]
+        columns = [text_column("Counter", memory_names(memory)), *_sizes(memory, comparison.sides)]
         yield page_table("memory", "Memory at its peak", columns)
 
 
-def _sizes(table: Table) -> list[Block | None]:
+def _sizes(table: Table, sides: Sides) -> list[Block | None]:
+    base, new = sides.heads
     return [
-        size_column("Before", table["base_bytes"]),
-        size_column("Now", table["new_bytes"]),
+        size_column(base, table["base_bytes"]),
+        size_column(new, table["new_bytes"]),
         size_column("Change", table["delta_bytes"], signed=True),
     ]
 
@@ -264,11 +286,11 @@ def _counts(table: Table, name: str = "count") -> Block:
     return sorted_texts("Count", texts, [-1 if now is None else now for now in new])
 
 
-def _spreads(table: Table) -> Iterator[Block]:
+def _spreads(table: Table, sides: Sides) -> Iterator[Block]:
     """Yield a column per run of the median and quartiles of single times, sorted by the median."""
     if not any(np.ma.count(table[f"{run}_median_ns"]) for run in ("base", "new")):
         return
-    for title, run in (("Each before", "base"), ("Each now", "new")):
+    for title, run in zip(sides.titles, ("base", "new"), strict=True):
         names = [f"{run}_{name}_ns" for name in ("q1", "median", "q3")]
         rows = list(zip(*(table[name].tolist() for name in names), strict=True))
         texts = [
@@ -277,11 +299,13 @@ def _spreads(table: Table) -> Iterator[Block]:
             else f"{format_short(row[1])} ({format_short(row[0])} to {format_short(row[2])})"
             for row in rows
         ]
-        yield sorted_texts(title, texts, [None if None in row else row[1] for row in rows])
+        yield sorted_texts(
+            f"Each {title}", texts, [None if None in row else row[1] for row in rows]
+        )
 
 
-def _times(table: Table) -> list[Block | None]:
-    return columns_of_runs(table["base_ns"], table["new_ns"])
+def _times(table: Table, sides: Sides) -> list[Block | None]:
+    return columns_of_runs(table["base_ns"], table["new_ns"], sides.heads)
 
 
 def _most_changed(table: Table) -> Rows:

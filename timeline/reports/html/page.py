@@ -285,10 +285,10 @@ def column_unit(largest_ns: int) -> tuple[str, int]:
     return _FINER.get(unit, (unit, scale)) if largest_ns < _LEAST * scale else (unit, scale)
 
 
-def columns_of_runs(base_ns: Int64, new_ns: Int64) -> list[Block | None]:
+def columns_of_runs(base_ns: Int64, new_ns: Int64, heads: tuple[str, str]) -> list[Block | None]:
     """Return columns of times in two runs, with one unit and scale of bars, and of their changes.
 
-    Times that a run does not record are masked.
+    Times that a run does not record are masked. heads: the names of both runs.
     """
     delta_ns = new_ns - base_ns
     base, new, delta = (np.ma.filled(column, 0) for column in (base_ns, new_ns, delta_ns))
@@ -309,8 +309,8 @@ def columns_of_runs(base_ns: Int64, new_ns: Int64) -> list[Block | None]:
         for change, old in zip(delta.tolist(), base.tolist(), strict=True)
     ]
     return [
-        {"title": f"Before ({unit})", "values": base_ns.tolist(), **bars},
-        {"title": f"Now ({unit})", "values": new_ns.tolist(), **bars},
+        {"title": f"{heads[0]} ({unit})", "values": base_ns.tolist(), **bars},
+        {"title": f"{heads[1]} ({unit})", "values": new_ns.tolist(), **bars},
         {"title": f"Change ({unit})", "values": delta_ns.tolist(), **changes},
         {"title": "Change", "kind": "relative", "values": shares},
     ]
