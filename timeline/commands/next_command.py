@@ -26,19 +26,19 @@ def see_why(
 ) -> tuple[str, Verdict]:
     """Return the command that shows in detail what is slow, and the verdict with its commands.
 
-    The command shows the steps of the first finding, or compares a slow step with a usual one if
-    odd steps are slow; it is empty if nothing is slow, or if this is a detail already. The verdict
-    gets a command for each finding, see `Verdict.commands`. Commands select the same ranks, since
-    waits are known only if all members of a group are read; without steps, they select only the
-    ranks to look at. path: the path of the profile as the user typed it.
+    The command shows the steps of the first finding; it is empty if nothing is slow, or if this is
+    a detail already. The verdict gets a command for each finding, see `Verdict.commands`, and one
+    that compares a slow step with a usual one. Commands select the same ranks, since waits are
+    known only if all members of a group are read; without steps, they select only the ranks to look
+    at. path: the path of the profile as the user typed it.
     """
     if kind is not Kind.SUMMARY:
         return "", verdict
-    first, pair, ranks = verdict.steps_to_see, verdict.pair_to_see, selection.ranks
+    first, ranks = verdict.steps_to_see, selection.ranks
     if not first:
         ranks = frozenset(verdict.ranks_to_see) or ranks
 
-    def command(steps: Collection[int], pair: SlowBesideUsual | None) -> str:
+    def command(steps: Collection[int], pair: SlowBesideUsual | None = None) -> str:
         if not pair and not steps and verdict.culprit is None and not verdict.findings.found:
             return ""
         steps = steps or selection.steps or ()
@@ -51,10 +51,13 @@ def see_why(
             words += ["--steps", format_ids(steps, most=len(steps)).replace(", ", ",")]
         return command_line([*words, *format_flags(reading), "--kind", "detail"])
 
-    commands = tuple(map(command, verdict.finding_steps, verdict.finding_pairs))
-    slowest = command((), verdict.slow_step) if verdict.slow_step else ""
-    made = replace(verdict, commands=commands, slow_step_command=slowest)
-    return command(first, pair), made
+    pair = verdict.pair_to_see
+    made = replace(
+        verdict,
+        commands=tuple(map(command, verdict.finding_steps)),
+        compare_command=command((), pair) if pair else "",
+    )
+    return command(first), made
 
 
 def typed_path(path: Path) -> str:

@@ -145,12 +145,12 @@ class Verdict:
     """Sentences on the kernels of a capture of few operators."""
     compute: tuple[str, ...] = ()
     """Sentences on what bounds compute and how fast it is, as far as it was measured."""
-    finding_pairs: tuple[SlowBesideUsual | None, ...] = ()
-    """For each finding of odd steps, the longest of them beside a usual one."""
+    pair_to_see: SlowBesideUsual | None = None
+    """The longest step of the first finding of odd steps, or the slowest one, and a usual one."""
     slow_step: SlowBesideUsual | None = None
     """The slowest step beside a usual one, if it takes notably longer."""
-    slow_step_command: str = ""
-    """Command that compares the slowest step with a usual one, or empty; added after `of`."""
+    compare_command: str = ""
+    """Command that compares `pair_to_see`, or empty; added after `of`."""
     commands: tuple[str, ...] = ()
     """Command that shows each finding in detail, an empty string for none; added after `of`."""
     one_off: str | None = None
@@ -189,6 +189,10 @@ class Verdict:
         advice = [
             one for one in advice if one.about != STEP_INTERVAL_OF_RANKS or one.rank not in blamed
         ]
+        is_notable = extreme is not None and extreme.is_notable
+        slow_step = SlowBesideUsual.of(figures, ordinary) if is_notable else None
+        odd = (one.steps for one in figures.findings.found if one.steps)
+        pairs = (SlowBesideUsual.of(figures, _rows_of(steps, one), one) for one in odd)
         return cls(
             figures.overlap,
             measured,
@@ -229,15 +233,8 @@ class Verdict:
             if kernels
             else tuple(filter(None, [compute_sentence(figures), work_sentence(figures)])),
             one_off=None if mean is None else one_off_sentence(figures.facts),
-            finding_pairs=tuple(
-                SlowBesideUsual.of(figures, _rows_of(steps, one.steps), one.steps)
-                if one.steps
-                else None
-                for one in figures.findings.found
-            ),
-            slow_step=SlowBesideUsual.of(figures, ordinary)
-            if extreme is not None and extreme.is_notable
-            else None,
+            slow_step=slow_step,
+            pair_to_see=next(pairs, slow_step),
         )
 
     @property
@@ -280,11 +277,6 @@ class Verdict:
             return self.finding_steps[0]
         return () if self.step_extreme is None else (self.step_extreme.slowest,)
 
-    @property
-    def pair_to_see(self) -> SlowBesideUsual | None:
-        """Return a usual and a slow step to compare: of the first finding, else the slowest."""
-        return self.finding_pairs[0] if self.finding_pairs else self.slow_step
-
     def commands_text(self, see_why: str) -> Iterator[str]:
         """Yield the first command, and those of findings that it does not show.
 
@@ -297,8 +289,8 @@ class Verdict:
             if command not in shown:
                 yield f"Finding {number}: {command}"
             shown.add(command)
-        if self.slow_step_command not in shown:
-            yield f"Slowest step: {self.slow_step_command}"
+        if self.compare_command:
+            yield f"A slow and a usual step: {self.compare_command}"
 
     def sentences(self) -> Iterator[str]:
         """Yield the answers for people, the most important first."""
