@@ -247,7 +247,7 @@ def _with_line(name: str, call: str, line: str) -> str:
     """Return the short name of a call with its line of code, unless the call is that line."""
     if not line or line in call:
         return name
-    return f"{name}, {shortened([printable(line)], LONGEST_NAME, '...')[0]}"
+    return f"{name} in {shortened([printable(line)], LONGEST_NAME, '...')[0]}"
 
 
 def idle_sentence(
