@@ -176,7 +176,7 @@ class RankRequest:
             frequency=asked.causes,
             memory=asked.compare,
             operators=asked.framework is not None,
-            shapes=asked.every_run or asked.with_shapes,
+            shapes=asked.every_run or asked.with_shapes or asked.peak_flop_per_s > 0,
             allocations=asked.allocations,
             metrics=asked.metrics,
         )

@@ -35,6 +35,7 @@ from timeline.selection import DETAIL_LAYERS
 from timeline.sources.common.losses import LossLog
 from timeline.sources.companions.framework import describe_operators, read_framework_rows
 from timeline.sources.companions.step_trace import read_step_ticks
+from timeline.sources.decoders.csv_blocks import read_last_cells
 from timeline.sources.finding.discovery import discover
 from timeline.sources.mindspore.text_source import read_aicpu_rows, read_device_rows
 from timeline.sources.source import ReadRequest
@@ -488,3 +489,10 @@ def test_real_profile_is_on_one_clock(real: Records) -> None:
     assert int(real.tasks.end_ns.max()) < last
     inside = (real.parts.start_ns >= first) & (real.parts.end_ns <= last)
     assert inside.all()
+
+
+def test_a_byte_order_mark_alone_is_an_empty_table(tmp_path: Path) -> None:
+    path = tmp_path / "marked.txt"
+    path.write_bytes(b"\xef\xbb\xbf")
+    with pytest.raises(SourceError, match="is empty"):
+        list(read_last_cells(path, ("start", "end"), LossLog(path)))

@@ -430,7 +430,7 @@ def read_last_cells(path: Path, names: tuple[str, ...], damage: LossLog) -> Iter
     """
     places = {name: place for place, name in enumerate(names)}
     is_empty = True
-    for lines in read_lines(path, damage):
+    for lines in filter(len, read_lines(path, damage)):  # a byte order mark alone has no line
         cells = Cells.from_end(lines, len(names))
         begin, end = cells.column(0)
         held = (cells.count > 1) | (end > begin)
