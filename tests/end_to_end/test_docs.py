@@ -202,6 +202,11 @@ def keys_of(value: object) -> set[str]:
     return set()
 
 
+def test_the_reference_lists_every_table_of_the_json() -> None:
+    """As its declaration says what rows and columns are."""
+    assert_held("".join(f"{line}\n" for line in reference_lines()), REFERENCE, TABLES)
+
+
 def test_the_reference_names_every_key_of_the_json(
     shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -219,11 +224,6 @@ def test_the_reference_names_every_key_of_the_json(
     described = text.partition(JSON[0])[2].partition(JSON[1])[0]
     assert {"resolution_ns", "spread", "evidence", "delta_ns"} <= keys
     assert {key for key in keys if f"`{key}`" not in described} == set()
-
-
-def test_the_reference_lists_every_table_of_the_json() -> None:
-    """As its declaration says what rows and columns are."""
-    assert_held("".join(f"{line}\n" for line in reference_lines()), REFERENCE, TABLES)
 
 
 def test_the_page_of_layouts_says_what_each_holds(layouts: dict[str, ReadLayout]) -> None:

@@ -470,7 +470,8 @@ class View(NamedTuple):
     value, to show only rows with it. order: column to sort by in descending order; empty for the
     table's own order. most: maximum number of rows. noun: for counting rows. bars: columns with a
     bar in each cell. titles: headings that differ from those of the columns. section: title of the
-    section of the page; empty for the section of other tables.
+    section whose code in `timeline/reports/html/` shows the table, since a title that is new shows
+    it nowhere; empty for the section "Other tables".
     """
 
     anchor: str
