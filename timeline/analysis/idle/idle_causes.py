@@ -126,7 +126,7 @@ class RankIdle:
     parts: IdleParts = field(default_factory=IdleParts.empty)
     times: IdleTimes = field(default_factory=IdleTimes)
 
-    def with_cause(self, cause: IdleCause) -> RankIdle:
+    def of_cause(self, cause: IdleCause) -> RankIdle:
         """Return only the parts and sums of one cause."""
         parts, causes, calls = self.parts, self.times.causes, self.times.calls
         at = CAUSES.index(cause)
