@@ -443,7 +443,7 @@ def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> Select
         whole, totals = _without_free_inside_steps(whole, totals, membership)
     idle = measure_idle(part, whole) if request.questions.causes else None
     if idle is not None and not records.free_is_known:
-        idle = idle.with_cause(IdleCause.WAITING_FOR_DATA)
+        idle = idle.of_cause(IdleCause.WAITING_FOR_DATA)
     if not len(records.tasks) and request.window_ns is None:
         totals = filed_totals(records.profiler_tables, records.steps, totals) or totals
     drawn = drawn_records(records, request.drawn_layers)

@@ -27,7 +27,7 @@ IDLE = Spec(
     rank, graph
     step: masked for the whole selection
     text cause = Cause
-    gaps: number of gaps between tasks in which it occurs
+    gaps: number of gaps between tasks in which it occurs, other causes too
     total_ns = Time
     text calls: up to five host calls and the time in each, longest first
     least_ns: minimum gap of the device between any two tasks

@@ -167,6 +167,8 @@ LEAST_SHARE = 0.05
 class MeanIdle:
     """Idle time in the period of the mean step of all ranks, or in the whole selection.
 
+    Unlike `MeanStep.idle_ns`, it includes time before the first kernel and between steps.
+
     causes: the value of each `IdleCause` and its time, longest first. calls: the host calls that
     took longest, for each cause. least_ns: minimum gap of the device between tasks, 0 if unknown.
     """
@@ -255,7 +257,7 @@ def idle_sentence(
 ) -> str | None:
     """Return a sentence on idle time and its causes, None if it is a small share of a step.
 
-    steps: number of ordinary steps; if several, times are means. span_ns: period of a step.
+    steps: see `MeanStep`; if several, times are means. span_ns: period of a step.
     computing: whether the profile holds compute tasks; if not, only waits for data are known.
     """
     if not computing:

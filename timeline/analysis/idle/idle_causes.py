@@ -131,7 +131,7 @@ class RankIdle:
     charged: ChargedCalls = field(default_factory=ChargedCalls.empty)
     gaps: RankGaps = field(default_factory=RankGaps)
 
-    def with_cause(self, cause: IdleCause) -> RankIdle:
+    def of_cause(self, cause: IdleCause) -> RankIdle:
         """Return only the parts and sums of one cause."""
         parts, causes, calls = self.parts, self.times.causes, self.times.calls
         at = CAUSES.index(cause)

@@ -97,7 +97,8 @@ class IdleParts(Spans):
 class CauseTimes(ColumnTable):
     """Idle time, one row per step (its row, NO_STEP for the whole selection) and cause.
 
-    gaps: number of gaps between tasks with the cause.
+    gaps: number of gaps between tasks with the cause; a gap counts once for each of its causes, so
+    these do not add up.
     """
 
     step: Int64 = column(np.int64)
@@ -168,6 +169,7 @@ class IdleSums:
         self._steps = np.append(np.flatnonzero(end_ns > begin_ns), NO_STEP)
         self._periods = begin_ns[self._steps[:-1]], end_ns[self._steps[:-1]]
         self._total_ns = np.zeros((len(begin_ns) + 1) * len(CAUSES), np.int64)
+        # Keys of step, cause and gap, and of step, cause and call with their time.
         self._seen, self._calls = [_NONE], [(_NONE, _NONE)]
         self._lines = [_LineTimes.empty()]
         self._drawn = [_Drawn.empty()]
