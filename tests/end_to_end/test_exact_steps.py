@@ -150,7 +150,7 @@ def test_reports_and_the_file_say_which(limited: tuple[str, ExportReport, Loaded
 def test_a_step_that_is_not_there_cannot_stay_exact(profile: Path, tmp_path: Path) -> None:
     with pytest.raises(SelectionError, match="step 99"):
         export(profile, tmp_path / "a.pftrace", kind="detail", exact_steps=[99])
-    with pytest.raises(UsageError, match="no number"):
+    with pytest.raises(UsageError, match="not a number"):
         export(profile, tmp_path / "a.pftrace", max_events="many")
     assert list(tmp_path.iterdir()) == []
 

@@ -41,12 +41,13 @@ GRAPH_LAYOUTS = frozenset({"mindspore-2.1", "mindstudio", "mindformers"})
 """Layouts whose steps are iterations of graphs; the others have windows on the host."""
 
 DEFAULT_ARGS = {
-    "task": "task_type op_type input_shapes launched_by module task_id",
+    "task": "task_type op_type input_shapes launched_by module line task_id bound bound_share",
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
-    "communication": "count data_type algorithm launched_by module waited_ns last_rank transfer_ns "
+    "communication": "count data_type algorithm launched_by module line waited_ns last_rank "
+    "transfer_ns "
     "bus_bandwidth_gb_s",
     "overlap": "last_rank op",
-    "host": "",
+    "host": "line call_stack",
 }
 """Args that are drawn unless all or none are asked for, by what a slice stands for.
 

@@ -7,7 +7,7 @@ operators, types or a whole rank are those of their kernels.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Any
@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, column
-from timeline.columns.distinct import rows_by_value
+from timeline.columns.distinct import distinct_values, rows_by_value
 from timeline.columns.group_by import group_by, sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.kernel_metrics import (
@@ -263,6 +263,7 @@ _CONVOLUTION = re.compile(r"^conv[23]d$|^(?:aten::)?_?conv(?:olution|[12]d)", re
 _UNKNOWN_WORK = re.compile(r"grouped|conv|attention|quant", re.I)
 """Types whose operations shapes do not tell, unless they are products or convolutions as above."""
 _NUMBERS = re.compile(r"\d+")
+_MOST_DIGITS = 15
 _BITS = re.compile(r"(\d+)$")
 _SIZES = {"FLOAT": 4, "DOUBLE": 8, "BOOL": 1, "HALF": 2, "LONG": 8, "INT": 4, "BF16": 2, "C10": 2}
 _FAST_TYPES = frozenset({"FLOAT16", "HALF", "BF16", "BFLOAT16", "DT_BF16", "C10::BFLOAT16"})
@@ -280,12 +281,12 @@ class WorkSums(ColumnTable):
     """
 
     operator: Int64 = column(np.int64)
-    flop: Int64 = column(np.int64, 0)
-    flop_ns: Int64 = column(np.int64, 0)
-    products_ns: Int64 = column(np.int64, 0)
-    moved_bytes: Int64 = column(np.int64, 0)
-    moved_ns: Int64 = column(np.int64, 0)
-    peak_cycles: Int64 = column(np.int64, 0)
+    flop: Float64 = column(np.float64, 0)
+    flop_ns: Float64 = column(np.float64, 0)
+    products_ns: Float64 = column(np.float64, 0)
+    moved_bytes: Float64 = column(np.float64, 0)
+    moved_ns: Float64 = column(np.float64, 0)
+    peak_cycles: Float64 = column(np.float64, 0)
 
 
 _WORK_SUMS = tuple(WorkSums.__annotations__)[1:]
@@ -317,7 +318,7 @@ def work_of_tasks(
         ),
     ]
     groups = group_by(len(rows), keys)
-    columns = np.zeros((len(groups.first), len(_WORK_SUMS)), np.int64)
+    columns = np.zeros((len(groups.first), len(_WORK_SUMS)))
     for at, (of_kind, inputs, outputs, types) in enumerate(
         zip(*(values[groups.first].tolist() for values in keys), strict=True)
     ):
@@ -337,9 +338,16 @@ def work_of_tasks(
     duration_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
     for name in ("flop_ns", "products_ns", "moved_ns"):
         of_task[:, _WORK_SUMS.index(name)] *= duration_ns
-    by_name = {name: np.ascontiguousarray(of_task[:, at]) for at, name in enumerate(_WORK_SUMS)}
-    works = WorkSums.of(len(rows), operator=operator, **by_name)
-    return sum_rows(works, ("operator",), _WORK_SUMS)[0]
+    by_name = {name: of_task[:, at] for at, name in enumerate(_WORK_SUMS)}
+    return _sum_work(operator, by_name)
+
+
+def _sum_work(operator: Int64, columns: Mapping[str, Float64]) -> WorkSums:
+    """Return the sums of columns by operator; real numbers, as operations exceed 64 bits."""
+    operators, row = distinct_values(operator)
+    count = len(operators)
+    sums = {name: np.bincount(row, values, count) for name, values in columns.items()}
+    return WorkSums.of(count, operator=operators, **sums)
 
 
 def shape_work(kind: str, inputs: str, outputs: str, types: str) -> Work:
@@ -367,7 +375,7 @@ def shape_work(kind: str, inputs: str, outputs: str, types: str) -> Work:
 
 
 def parse_shapes(text: str) -> list[Shape]:
-    """Return the shapes that a profiler writes; those of scalars are empty.
+    """Return the shapes that a profiler writes; those of scalars are empty, all if one is absurd.
 
     >>> parse_shapes("32,64;64,10;"), parse_shapes("[[32, 64], [], [10]]")
     ([(32, 64), (64, 10), ()], [(32, 64), (), (10,)])
@@ -378,7 +386,10 @@ def parse_shapes(text: str) -> list[Shape]:
         parts: Iterable[str] = re.findall(r"\[([^\[\]]*)\]", text[1:-1])
     else:
         parts = text.strip('"').split(";")
-    return [tuple(map(int, _NUMBERS.findall(part))) for part in parts]
+    numbers = [_NUMBERS.findall(part) for part in parts]
+    if any(len(number) > _MOST_DIGITS for shape in numbers for number in shape):
+        return []
+    return [tuple(map(int, shape)) for shape in numbers]
 
 
 def _product(inputs: Sequence[Shape], outputs: Sequence[Shape]) -> tuple[int | None, int | None]:
@@ -468,8 +479,8 @@ class ShapeTotals:
     ) -> ShapeTotals:
         """Return the sums of all parts; operator: the row of each operator of theirs."""
         works = WorkSums.concat(parts)
-        moved = replace(works, operator=operator[works.operator])
-        sums, _ = sum_rows(moved, ("operator",), _WORK_SUMS)
+        columns = {name: getattr(works, name) for name in _WORK_SUMS}
+        sums = _sum_work(operator[works.operator], columns)
         return cls(sums, peak_flop_per_s, cycles_per_s)
 
     @property
@@ -483,7 +494,7 @@ class ShapeTotals:
 
     def rates(self, group: Int64, groups: int) -> WorkRates:
         """Return the work of groups of operators; group: of each row of OperatorTimes."""
-        sums = {name: np.zeros(groups, np.int64) for name in _WORK_SUMS}
+        sums = {name: np.zeros(groups) for name in _WORK_SUMS}
         for name, total in sums.items():
             np.add.at(total, group[self.sums.operator], getattr(self.sums, name))
 

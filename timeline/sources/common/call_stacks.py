@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,8 +13,10 @@ from timeline.columns.constant import constant
 from timeline.columns.distinct import are_first
 from timeline.columns.strings import NO_NAME, Interner, StringPool
 from timeline.records.not_given import NO_ID
-from timeline.sources.decoders.event_columns import EventRows
-from timeline.sources.decoders.sqlite import Database
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.event_columns import EventRows
+    from timeline.sources.decoders.sqlite import Database
 
 CHAINS = "PYTORCH_CALLCHAINS"
 """The table of frames of torch_npu, a row per stack and frame."""

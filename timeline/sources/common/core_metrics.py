@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,11 +15,11 @@ from timeline.errors import SourceError
 from timeline.records.kernel_metrics import CoreCounts, KernelMetrics, is_metric
 from timeline.records.not_given import NO_ID
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.common.device_clock import find_clock_files, first_entry
-from timeline.sources.decoders.csv_blocks import Block
-from timeline.sources.decoders.json_values import read_json
-from timeline.sources.decoders.sqlite import Database
 from timeline.sources.source import PROF, ReadRequest
+
+if TYPE_CHECKING:
+    from timeline.sources.decoders.csv_blocks import Block
+    from timeline.sources.decoders.sqlite import Database
 
 MOST_UNASKED_BYTES = 8 << 20
 """Metrics in larger tables are read only on request: a summary would take notably longer."""
@@ -116,6 +117,8 @@ def read_core_counts(directory: Path, device: int | None) -> CoreCounts:
     directory: of a capture. device: None for any, if all devices have as many. A file that cannot
     be read counts as absent: nothing but the sentence on idle cores depends on it.
     """
+    from timeline.sources.common.device_clock import find_clock_files
+
     counts = set[CoreCounts]()
     for parent in (directory, *sorted(directory.glob(f"{PROF}*"))):
         for one in sorted(parent.glob("device_*" if device is None else f"device_{device}")):
@@ -125,6 +128,9 @@ def read_core_counts(directory: Path, device: int | None) -> CoreCounts:
 
 
 def _core_counts(path: Path) -> CoreCounts:
+    from timeline.sources.common.device_clock import first_entry
+    from timeline.sources.decoders.json_values import read_json
+
     entry = first_entry(read_json(path), "DeviceInfo")
     cube, vector = (whole_number(entry.get(name)) for name in ("ai_core_num", "aiv_num"))
     return CoreCounts(cube or NO_ID, vector or NO_ID)
