@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
+import numpy as np
+
 from simulator.model import Iteration, RankRun, Run
 from simulator.overlap import (
     COPIES,
@@ -23,7 +25,10 @@ from simulator.overlap import (
     free_segments,
     overlap_segments,
 )
+from timeline.analysis.work.code_lines import CodeLines, are_frames, whole_stacks
 from timeline.analysis.work.launching_operators import with_launchers
+from timeline.columns.strings import NO_NAME
+from timeline.encoders.drawn_values import round_reals
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
     CommunicationOps,
@@ -55,6 +60,7 @@ All args of steps are drawn by default.
 """
 
 WAITING = "Waiting"
+NO_CODE: Mapping[str, str] = {}
 NO_WAITS: Mapping[str, float | None] = {}
 WIDTHS = {"FP32": 4}
 """Bytes of the data types that collectives of the run move."""
@@ -71,8 +77,11 @@ class Arg(NamedTuple):
     value: int | float | str
 
     def as_drawn(self, *, is_json: bool) -> Arg:
-        """The arg as SQL shows it: JSON does not tell what a slice stands for."""
-        return self._replace(kind="args" if is_json else self.kind)
+        """The arg as SQL shows it: JSON does not tell what a slice stands for, nor ends lines."""
+        if not is_json:
+            return self
+        value = self.value.replace("\n", "\\n") if isinstance(self.value, str) else self.value
+        return self._replace(kind="args", value=value)
 
     @property
     def default(self) -> bool:
@@ -378,9 +387,12 @@ def _members(records: Records) -> int:
 
 def _detail(records: Records, waits: Mapping[int, Mapping[str, float | None]]) -> Iterator[Shown]:
     """All slices of a rank's records; waits are args of its ops, by their row."""
-    for draw, table in ((_task, records.tasks), (_plane, records.planes), (_call, records.host)):
+    for draw, table in ((_task, records.tasks), (_plane, records.planes)):
         for row in range(len(table)):
             yield draw(records, row)
+    code = _code_of_calls(records)
+    for row in range(len(records.host)):
+        yield _call(records, row, code[row])
     for row in range(len(records.ops)):
         yield _op(records, row, waits.get(row, {}))
 
@@ -393,6 +405,7 @@ def _task(records: Records, row: int) -> Shown:
         "input_shapes": _name(records, table.input_shapes[row]),
         "launched_by": _name(records, table.launched_by[row]),
         "module": _name(records, table.module[row]),
+        "line": _name(records, table.line[row]),
         "output_shapes": _name(records, table.output_shapes[row]),
         "input_types": _name(records, table.input_types[row]),
     }
@@ -404,9 +417,25 @@ def _task(records: Records, row: int) -> Shown:
         "context_id": _given(table.context[row], NO_CONTEXT),
         "connection_id": _given(table.connection[row]),
         "blocks": _given(table.blocks[row]),
+        **_metrics(records, int(table.metrics[row])),
     }
     label, args = f"Stream {table.stream[row]}", _args("task", numbers, names)
     return _shown(records, "Ascend Hardware", label, table, row, args)
+
+
+def _metrics(records: Records, row: int) -> dict[str, float | None]:
+    """What the cores measured of a kernel; the profiles made here hold no ratios of pipes."""
+    if row == NO_ID:
+        return {}
+    shown = dict[str, float | None]()
+    for name, values in records.metrics.columns.items():
+        value = float(values[row])
+        is_whole = all(one == int(one) for one in values[~np.isnan(values)].tolist())
+        if math.isnan(value):
+            shown[name] = None
+        else:
+            shown[name] = int(value) if is_whole else float(round_reals(np.array([value]))[0])
+    return shown
 
 
 def _op(records: Records, row: int, waits: Mapping[str, float | None] = NO_WAITS) -> Shown:
@@ -416,6 +445,7 @@ def _op(records: Records, row: int, waits: Mapping[str, float | None] = NO_WAITS
         "algorithm": _name(records, table.algorithm[row]),
         "launched_by": _name(records, table.launched_by[row]),
         "module": _name(records, table.module[row]),
+        "line": _name(records, table.line[row]),
     }
     numbers = {
         "count": _given(table.count[row]),
@@ -453,14 +483,35 @@ def _plane(records: Records, row: int) -> Shown:
     return _shown(records, "Communication", label, table, row, _args("hccl", numbers, names))
 
 
-def _call(records: Records, row: int) -> Shown:
+def _code_of_calls(records: Records) -> list[dict[str, str]]:
+    """The line and the stack of each host call; tests of those prove them by themselves."""
+    host, strings = records.host, records.strings
+    rows = np.arange(len(host))
+    calls = rows[~are_frames(host, strings)]
+    lines = np.full(len(host), NO_NAME, np.int32)
+    lines[calls] = CodeLines(host, strings).of(calls)
+    stacks = whole_stacks(host, calls, strings)
+    return [
+        {"line": strings[line], "call_stack": strings[stack]}
+        for line, stack in zip(lines.tolist(), stacks.tolist(), strict=True)
+    ]
+
+
+def _call(records: Records, row: int, code: Mapping[str, str] = NO_CODE) -> Shown:
     table = records.host
     numbers = {
         "connection_id": _given(table.connection[row]),
         "process_id": _given(table.process[row]),
+        "sequence": _given(table.sequence[row]),
     }
     layer, label = _name(records, table.layer[row]), f"Thread {table.thread[row]}"
-    args = _args("host", numbers, {"level": _name(records, table.level[row])})
+    names = {
+        "level": _name(records, table.level[row]),
+        "input_shapes": _name(records, table.shapes[row]),
+        "input_types": _name(records, table.input_types[row]),
+        **code,
+    }
+    args = _args("host", numbers, names)
     return _shown(records, layer, label, table, row, args)
 
 

@@ -15,7 +15,7 @@ from timeline.analysis.work.code_lines import CodeLines, are_frames, whole_stack
 from timeline.analysis.work.kernel_bounds import LATENCY, bound_of_each
 from timeline.analysis.work.operators import task_flops
 from timeline.columns.chunks import compute_in_chunks
-from timeline.columns.columns import Int64, Rows, take
+from timeline.columns.columns import Float64, Int64, Rows, take
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
 from timeline.columns.strings import NO_NAME
 from timeline.errors import format_ids
@@ -124,10 +124,24 @@ def _metric_args(painter: Painter, records: Records) -> list[ArgColumn]:
     ]
     if painter.wants(numbers("any", share, default=False)):
         args += [
-            numbers(name, np.where(measured, values[at], np.nan), default=False)
+            _metric_arg(name, np.where(measured, values[at], np.nan))
             for name, values in metrics.columns.items()
         ]
     return args
+
+
+LARGEST_EXACT = 1 << 53
+"""A float64 holds each whole number below this."""
+
+
+def _metric_arg(name: str, values: Float64) -> ArgColumn:
+    """Return the arg of one metric; whole numbers, such as cycles, are not rounded."""
+    given = ~np.isnan(values)
+    some = values[given]
+    if ((some == np.rint(some)) & (np.abs(some) < LARGEST_EXACT)).all():
+        whole = np.where(given, values, NO_ID).astype(np.int64)
+        return integers(name, whole, NO_ID, default=False)
+    return numbers(name, values, default=False)
 
 
 def _paint_communication(drawing: LayerDrawing) -> None:
