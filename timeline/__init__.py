@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
+import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.version import __version__
@@ -104,11 +107,26 @@ _HOMES = {
 }
 """Modules of public names, which are imported on first use: most need NumPy, and all take time."""
 
+
+@functools.cache
+def _warn_if_uncompiled() -> None:
+    """Warn once where sources are imported whose C parts were never compiled, as in a checkout."""
+    from importlib.machinery import EXTENSION_SUFFIXES
+
+    parts = Path(__file__).with_name("encoders")
+    source = parts / "_wire.c"  # not part of wheels
+    if source.exists() and not any((parts / f"_wire{end}").exists() for end in EXTENSION_SUFFIXES):
+        found = f"{source.parent.parent} is not compiled, and up to four times slower for that."
+        do = "With a C compiler, `pip install -e .` in the directory above compiles it."
+        warnings.warn(f"{found} {do}", RuntimeWarning, stacklevel=3)
+
+
 if not TYPE_CHECKING:  # else type checkers would accept every name
 
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        _warn_if_uncompiled()
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value

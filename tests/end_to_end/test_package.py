@@ -244,6 +244,29 @@ def test_the_installed_command_tells_its_version(
     assert (ran.stdout, ran.stderr, ran.returncode) == (f"tlexport {__version__}\n", "", 0)
 
 
+@pytest.mark.parametrize("use", ["timeline.Selection", "from timeline import Selection"])
+def test_a_checkout_that_is_not_compiled_is_warned_of_once(tmp_path: Path, use: str) -> None:
+    """Where the caller uses it; compiled ones and commands say nothing."""
+    shutil.copytree(PACKAGE, tmp_path / "timeline", ignore=shutil.ignore_patterns("*.so", "*.pyd"))
+    script = tmp_path / "script.py"
+    script.write_text(f"import timeline\n{use}\n{use}\n", encoding="utf-8")
+
+    def run(*words: str) -> str:
+        environment = os.environ | {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
+        ran = subprocess.run(
+            [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
+        assert ran.returncode == 0, ran.stderr
+        return ran.stderr
+
+    said = run("script.py")
+    assert said.count("is not compiled") == 1
+    assert "script.py:2: RuntimeWarning" in said
+    assert run("-m", "timeline", "--version") == ""
+    (tmp_path / "timeline" / "encoders" / "_wire.c").unlink()  # as in wheels
+    assert run("script.py") == ""
+
+
 def test_the_installed_command_exports_and_reports(
     installed: Installed, shelf: ProfileShelf, tmp_path: Path
 ) -> None:

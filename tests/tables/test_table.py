@@ -130,16 +130,20 @@ def test_pandas(rows: int) -> None:
     assert found == FRAME_ROWS[:rows]
     assert isinstance(frame.index, pd.RangeIndex)
     assert frame["gaps"].sum() == sum(row["gaps"] or 0 for row in FRAME_ROWS[:rows])
+    with pytest.raises(TypeError, match=r"to_pandas\(\)"):
+        pd.DataFrame(made(rows))
 
 
 @sizes
 def test_arrow(rows: int) -> None:
+    """Arrow, and the libraries that read its streams, take a table as it is."""
     pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     table = made(rows).to_arrow()
     assert table.schema.types == [
         *(pa.int64(), pa.int64(), pa.float64(), pa.float64(), pa.string())
     ]
     assert table.to_pylist() == FRAME_ROWS[:rows]
+    assert pa.table(made(rows)) == table
 
 
 @sizes
@@ -148,6 +152,47 @@ def test_polars(rows: int) -> None:
     frame = made(rows).to_polars()
     assert frame.dtypes == [pl.Int64, pl.Int64, pl.Float64, pl.Float64, pl.String]
     assert frame.to_dicts() == FRAME_ROWS[:rows]
+    assert pl.DataFrame(made(rows)).equals(frame)
+
+
+def test_times_become_durations_on_request() -> None:
+    """To the last ns, missing ones too; other integers stay integers, booleans booleans."""
+    for library in ("pandas", "pyarrow", "polars"):
+        pytest.importorskip(library, reason=f"{library} is not installed")
+    late = np.ma.masked_array([2**62 + 1, 0], [False, True])
+    table = Table(
+        {"at_ns": late, "rank": np.array([0, 1]), "profiled": np.array([True, None], object)}
+    )
+    frame = table.to_pandas(timedelta=True)
+    assert [str(dtype) for dtype in frame.dtypes] == ["timedelta64[ns]", "int64", "boolean"]
+    assert frame["at_ns"].tolist()[0].to_timedelta64() == np.timedelta64(2**62 + 1, "ns")
+    assert frame["at_ns"].isna().tolist() == [False, True]
+    arrow = table.to_arrow(timedelta=True)
+    assert [*map(str, arrow.schema.types)] == ["duration[ns]", "int64", "bool"]
+    assert arrow["at_ns"].cast("int64").to_pylist() == [2**62 + 1, None]
+    polars = table.to_polars(timedelta=True)
+    assert [*map(str, polars.dtypes)] == ["Duration(time_unit='ns')", "Int64", "Boolean"]
+    assert polars["at_ns"].to_physical().to_list() == [2**62 + 1, None]
+    assert polars["profiled"].to_list() == [True, None]
+
+
+def test_a_table_shows_its_first_rows() -> None:
+    """Aligned, without control characters, with its shape and the number of other rows."""
+    long = Table({"row": np.arange(7), "name": np.array(["\x1b[2J" + "x" * 99] * 7, object)})
+    head, names, *rows = repr(long).split("\n")
+    assert head == "<Table: 7 rows, 2 columns>"
+    assert names.split() == ["row", "name"]
+    assert [row.split()[0] for row in rows] == ["0", "1", "2", "3", "4", "and"]
+    assert "\x1b" not in repr(long)
+    assert max(map(len, rows)) < 60
+    assert long.shape == (7, 2)
+    assert long.head(2) == long.take(slice(2))
+    assert repr(Table({})) == "<Table: 0 rows, 0 columns>"
+
+
+def test_an_unknown_column_is_answered_with_the_similar_one() -> None:
+    with pytest.raises(KeyError, match=r"no column 'shares'; did you mean share\? .*share_gaps"):
+        made()["shares"]
 
 
 def test_html() -> None:

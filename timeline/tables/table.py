@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, Codes, ColumnTable
+from timeline.errors import did_you_mean
 from timeline.printable import printable
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
 from timeline.tables.short_names import shortened
@@ -74,6 +75,8 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of strings that spreadsheets take for formulas."""
 PARTS_AT_ONCE = 256
 """Number of parts of a table that are held in memory before they are joined."""
+MOST_IN_REPR = 40
+"""Maximum length of a cell in the repr of a table."""
 OPERATOR_COLUMNS = frozenset({"type", "name", "shapes"})
 """Columns with names of operators."""
 
@@ -176,15 +179,43 @@ class Table:
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Return the number of rows and of columns."""
+        return len(self), len(self.columns)
+
     def __getitem__(self, name: str) -> npt.NDArray[Any]:
-        return self.columns[name]
+        try:
+            return self.columns[name]
+        except KeyError:
+            near = did_you_mean(name, self.columns)
+            there = f" Columns: {', '.join(self.columns)}."
+            raise KeyError(f"there is no column {name!r}{near}{there}") from None
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         """Yield rows of Python values."""
         return zip(*(column.tolist() for column in self.columns.values()), strict=True)
 
     def __repr__(self) -> str:
-        return f"<Table {len(self)} rows: {', '.join(self.columns)}>"
+        """Return the first rows in aligned columns, with the number of the others."""
+        shown = self.head()
+        cells = [
+            [name, *("" if value is None else printable(str(value)) for value in column.tolist())]
+            for name, column in shown.columns.items()
+        ]
+        for column in cells:
+            column[1:] = shortened(column[1:], MOST_IN_REPR)
+        widths = [max(map(len, column)) for column in cells]
+        lines = [
+            "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*cells, strict=True)
+        ]
+        head = f"<Table: {len(self)} rows, {len(self.columns)} columns>"
+        rest = len(self) - len(shown)
+        return "\n".join([head, *lines, *([f"and {rest} more rows"] if rest else [])])
+
+    def head(self, rows: int = 5) -> Table:
+        """Return the first rows."""
+        return self.take(slice(max(rows, 0)))
 
     def take(self, rows: npt.NDArray[Any] | slice) -> Table:
         """Return the rows chosen by a mask, positions or a slice."""
@@ -208,53 +239,80 @@ class Table:
         writer.writerows(map(_defused, self) if safe else self)
         return text.getvalue()
 
-    def to_pandas(self) -> pd.DataFrame:
+    def to_pandas(self, *, timedelta: bool = False) -> pd.DataFrame:
         """Return a pandas data frame; integers with missing values are Int64, strings are string.
+
+        Args:
+            timedelta: turn integers in columns named _ns into timedelta64[ns].
 
         Raises:
             ImportError: pandas is not installed.
         """
         import pandas as pd
 
-        kinds = {"i": "Int64", "f": "Float64", "O": "string"}
-        return pd.DataFrame(
-            {
-                name: pd.array(column.tolist(), dtype=kinds[column.dtype.kind])
-                if np.ma.isMaskedArray(column) or column.dtype.kind == "O"
-                else column
-                for name, column in self.columns.items()
-            }
-        )
+        dtypes = {"i": "Int64", "f": "Float64", "O": "string", "b": "boolean", "m": "m8[ns]"}
+        frame: dict[str, Any] = {}
+        for name, column in self.columns.items():
+            kind = _frame_kind(name, column, timedelta)
+            bare = kind in "if" and not np.ma.isMaskedArray(column)
+            frame[name] = column if bare else pd.array(column.tolist(), dtype=dtypes[kind])
+        return pd.DataFrame(frame)
 
-    def to_arrow(self) -> pa.Table:
+    def to_arrow(self, *, timedelta: bool = False) -> pa.Table:
         """Return an Arrow table.
+
+        Args:
+            timedelta: turn integers in columns named _ns into durations in ns.
 
         Raises:
             ImportError: pyarrow is not installed.
         """
         import pyarrow as pa
 
-        kinds = {"i": pa.int64(), "f": pa.float64(), "O": pa.string()}
+        types = {"i": pa.int64(), "f": pa.float64(), "O": pa.string(), "b": pa.bool_()}
+        types["m"] = pa.duration("ns")
         return pa.table(
             {
-                name: pa.array(column.tolist(), kinds[column.dtype.kind])
+                name: pa.array(column.tolist(), types[_frame_kind(name, column, timedelta)])
                 for name, column in self.columns.items()
             }
         )
 
-    def to_polars(self) -> pl.DataFrame:
+    def to_polars(self, *, timedelta: bool = False) -> pl.DataFrame:
         """Return a polars data frame.
+
+        Args:
+            timedelta: turn integers in columns named _ns into durations in ns.
 
         Raises:
             ImportError: polars is not installed.
         """
         import polars as pl
 
-        kinds = {"i": pl.Int64, "f": pl.Float64, "O": pl.String}
-        return pl.DataFrame(
+        types = {"i": pl.Int64, "f": pl.Float64, "O": pl.String, "b": pl.Boolean}
+        kinds = {name: _frame_kind(name, one, timedelta) for name, one in self.columns.items()}
+        frame = pl.DataFrame(
             {name: column.tolist() for name, column in self.columns.items()},
-            schema={name: kinds[column.dtype.kind] for name, column in self.columns.items()},
+            schema={name: types.get(kind, pl.Int64) for name, kind in kinds.items()},
         )
+        times = [name for name, kind in kinds.items() if kind == "m"]
+        return frame.with_columns(pl.col(times).cast(pl.Duration("ns"))) if times else frame
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Return a capsule of the Arrow C stream interface, which data frame libraries read.
+
+        Raises:
+            ImportError: pyarrow is not installed.
+        """
+        return self.to_arrow().__arrow_c_stream__(requested_schema)
+
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> npt.NDArray[Any]:
+        """Refuse: as one array, or as rows of `pandas.DataFrame(table)`, columns lose their names.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError("a Table is not an array: use to_pandas(), or one column of it.")
 
     def _repr_html_(self) -> str:
         shown = self.take(np.arange(min(len(self), MOST_ROWS_SHOWN)))
@@ -268,6 +326,19 @@ class Table:
         rows = (map(cell_html, row) for row in zip(*cells, strict=True))
         note = paragraph_html(*([f"and {rest} more rows"] if rest else []))
         return table_html(self.columns, rows) + note
+
+
+def _frame_kind(name: str, column: npt.NDArray[Any], timedelta: bool) -> str:
+    """Return the kind of a column in a data frame.
+
+    That is i for integers, m for times that become durations, f, b for booleans, and O for text.
+    """
+    kind = column.dtype.kind
+    if kind == "i" and timedelta and name.endswith("_ns"):
+        return "m"
+    if kind == "O" and any(isinstance(value, bool) for value in column.tolist()):
+        return "b"
+    return kind
 
 
 def _defused(row: Iterable[Any]) -> list[Any]:
