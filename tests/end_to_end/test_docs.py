@@ -24,7 +24,7 @@ from timeline.cli.main import main
 from timeline.cli.parser import build_compare_parser, build_parser, build_show_parser
 from timeline.profile import open_profile
 from timeline.verdict.figures import reference_lines
-from timeline.viewer.startup import queries_text
+from timeline.viewer.queries import queries_text
 
 README = ROOT / "README.md"
 DOCS = ROOT / ".github" / "docs"

@@ -166,7 +166,7 @@ def test_only_sources_open_files() -> None:
     """
     others = (
         "viewer.serving",
-        "viewer.startup",
+        "viewer.queries",
         "reports.html.page",
         "ranks.shared_columns",
         "options",

@@ -35,7 +35,7 @@ from timeline.ranks.rank_work import RankRequest, draw_rank_from_records
 from timeline.records.tables import Records
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Kind, Selection
 from timeline.tracks.rank_tracks import DrawnRank
-from timeline.viewer.startup import definitions
+from timeline.viewer.queries import definitions
 
 pytestmark = pytest.mark.sweep
 

@@ -21,7 +21,7 @@ from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline import open_profile, read_verdict
 from timeline.cli.main import main
-from timeline.viewer.startup import queries_text
+from timeline.viewer.queries import queries_text
 
 VIEW = re.compile(r"PERFETTO (?:VIEW|TABLE) (\w+)")
 RUN = {"ops_per_step": 24, "planes": 4}

@@ -161,14 +161,17 @@ class TraceProcessor:
         Cells are int (64 bits, exact), float, str, bytes or None.
         Raises TraceProcessorError with the engine's message when the SQL is wrong.
         """
-        request = _rpc_stream()
-        message = self._new_message(request, "TPM_QUERY_STREAMING")
-        message.query_args.sql_query = sql
-        results = [reply.query_result for reply in self._call(request)]
+        results = self._results(sql)
         _check(*(result.error for result in results))
         width = max((len(result.column_names) for result in results), default=0)
         cells = (cell for result in results for batch in result.batch for cell in _cells(batch))
         return list(zip(*[cells] * width, strict=True))
+
+    def _results(self, sql: str) -> list[_Message]:
+        request = _rpc_stream()
+        message = self._new_message(request, "TPM_QUERY_STREAMING")
+        message.query_args.sql_query = sql
+        return [reply.query_result for reply in self._call(request)]
 
     def import_errors(self) -> list[tuple[str, int]]:
         """List the (name, count) of every error and data loss met while importing."""
@@ -219,6 +222,31 @@ class TraceProcessor:
             _check(reply.fatal_error, "unknown request" if reply.invalid_request else "")
         replies: Sequence[_Message] = stream.msg
         return replies
+
+
+class HttpAnswers:
+    """What the program trace_processor_shell answers over HTTP, by path, bytes for bytes."""
+
+    def __init__(self) -> None:
+        self._processor = TraceProcessor()
+
+    def answer(self, path: str, body: bytes) -> bytes:
+        """Return the serialized reply to a request, which holds the error if there was one."""
+        reply = _rpc_stream().msg.add()
+        if path == "/parse":
+            try:
+                self._processor._append(body)
+            except TraceProcessorError as error:
+                reply.append_result.error = str(error)
+            return bytes(reply.append_result.SerializeToString())
+        if path == "/query":
+            reply.query_args.ParseFromString(body)
+            for result in self._processor._results(reply.query_args.sql_query):
+                reply.query_result.MergeFrom(result)
+            return bytes(reply.query_result.SerializeToString())
+        if path == "/notify_eof":
+            self._processor._finalize()
+        return b""
 
 
 class _Host:

@@ -29,8 +29,8 @@ from timeline.tracks.partition import PARTITION
 from timeline.viewer import opening
 from timeline.viewer.links import address, view_of
 from timeline.viewer.opening import show
+from timeline.viewer.queries import queries_text
 from timeline.viewer.serving import PORT, Offer, TraceServer, installed_pages
-from timeline.viewer.startup import queries_text
 
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi

@@ -51,7 +51,7 @@ def run(asked: argparse.Namespace) -> None:
     elif views.verdict:
         _say_verdict(asked, views, prints)
     elif prints.sql:
-        from timeline.viewer.startup import queries_text
+        from timeline.viewer.queries import queries_text
 
         print_text(queries_text())
         flush()

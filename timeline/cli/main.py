@@ -85,7 +85,7 @@ def _unmapped(error: BaseException | None) -> str | None:
 
 
 def _run(words: list[str]) -> None:
-    """Run the command named by the first word, compare or show, else export.
+    """Run the command named by the first word, compare, query or show, else export.
 
     A profile with the name of a command is written ./compare. A single word such as `list` means an
     option unless a path of that name exists.
@@ -98,8 +98,14 @@ def _run(words: list[str]) -> None:
         ) from None
     # Imported after tuning the process: garbage collection is a tenth of the time of --help.
     with ended_by_signals():
-        from timeline.cli import compare, export, show
-        from timeline.cli.parser import WORDS, build_compare_parser, build_parser, build_show_parser
+        from timeline.cli import compare, export, written_file
+        from timeline.cli.parser import (
+            WORDS,
+            build_compare_parser,
+            build_parser,
+            build_query_parser,
+            build_show_parser,
+        )
 
     completing = "_ARGCOMPLETE" in os.environ
     if completing:
@@ -109,8 +115,10 @@ def _run(words: list[str]) -> None:
     match words[:1]:
         case ["compare"]:
             parser, run, words = build_compare_parser(), compare.run, words[1:]
+        case ["query"]:
+            parser, run, words = build_query_parser(), written_file.run_query, words[1:]
         case ["show"]:
-            parser, run, words = build_show_parser(), show.run, words[1:]
+            parser, run, words = build_show_parser(), written_file.run_show, words[1:]
         case [word] if word in WORDS and not os.path.lexists(word):
             parser, run, words = build_parser(), export.run, [*words[1:], WORDS[word]]
         case _:

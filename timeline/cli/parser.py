@@ -74,6 +74,20 @@ changed between two runs. The profile is not needed.
   # the same for programs
   tlexport show timeline.pftrace --json
 """
+QUERY_USAGE = "%(prog)s query FILE [QUESTION] [options]"
+QUERY_DESCRIPTION = """\
+Ask a timeline a question: by name, or in SQL. Perfetto's trace processor answers; it is
+fetched once if it is not on the path.
+
+  # what can be asked?
+  tlexport query timeline.pftrace
+
+  # which steps are slow?
+  tlexport query timeline.pftrace slowest_steps
+
+  # anything else, for a spreadsheet
+  tlexport query timeline.pftrace "SELECT name, dur FROM device_tasks LIMIT 9" --csv
+"""
 COMPARE_ADVICE = "To compare two runs: tlexport compare BASE NEW"
 EPILOG = """\
 exit codes:
@@ -92,6 +106,15 @@ exit codes:
   0    shown
   1    the file cannot be read, or says nothing
   2    usage
+  130  interrupted
+"""
+
+
+QUERY_EPILOG = """\
+exit codes:
+  0    answered
+  1    the file cannot be read, or there is no trace processor
+  2    usage: there is no such question, or the SQL is wrong
   130  interrupted
 """
 
@@ -424,6 +447,26 @@ def build_show_parser() -> Parser:
     }
     options = {one.keyword: one for one in options_in(PrintOptions)}
     parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
+    return parser
+
+
+def build_query_parser() -> Parser:
+    """Build the parser of the words after `tlexport query`."""
+    advice = "Try: tlexport query --help"
+    if Path("query").exists():
+        advice += "; for the profile that is called query: tlexport ./query"
+    parser = Parser(QUERY_USAGE, QUERY_DESCRIPTION, advice)
+    parser.epilog = QUERY_EPILOG
+    parser.add_argument("file", metavar="FILE", help="a timeline that tlexport wrote")
+    parser.add_argument(
+        "question",
+        metavar="QUESTION",
+        nargs="?",
+        help="a name in the list, or SQL (default: list the names)",
+    )
+    forms = parser.add_mutually_exclusive_group()
+    forms.add_argument("--csv", action="store_true", help="print all rows as CSV")
+    forms.add_argument("--json", action="store_true", help="print all rows as a JSON list")
     return parser
 
 

@@ -70,13 +70,14 @@ def _escaped(text: str) -> str:
 MOST_ROWS_SHOWN = 60
 """Maximum number of rows shown in a notebook; the others are counted."""
 MOST_SHOWN = 80
-"""Maximum length of operator names in a notebook; paths and sentences are shown whole."""
+"""Maximum length of operator names in a notebook, where paths and sentences are whole, and of texts
+at a terminal."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 """First characters of strings that spreadsheets take for formulas."""
 PARTS_AT_ONCE = 256
 """Number of parts of a table that are held in memory before they are joined."""
 MOST_IN_REPR = 40
-"""Maximum length of a cell in the repr of a table."""
+"""Maximum length of a text in the repr of a table."""
 OPERATOR_COLUMNS = frozenset({"type", "name", "shapes"})
 """Columns with names of operators."""
 
@@ -197,21 +198,26 @@ class Table:
         return zip(*(column.tolist() for column in self.columns.values()), strict=True)
 
     def __repr__(self) -> str:
-        """Return the first rows in aligned columns, with the number of the others."""
-        shown = self.head()
-        cells = [
-            [name, *("" if value is None else printable(str(value)) for value in column.tolist())]
-            for name, column in shown.columns.items()
-        ]
-        for column in cells:
-            column[1:] = shortened(column[1:], MOST_IN_REPR)
-        widths = [max(map(len, column)) for column in cells]
-        lines = [
-            "  ".join(map(str.ljust, row, widths)).rstrip() for row in zip(*cells, strict=True)
-        ]
-        head = f"<Table: {len(self)} rows, {len(self.columns)} columns>"
-        rest = len(self) - len(shown)
-        return "\n".join([head, *lines, *([f"and {rest} more rows"] if rest else [])])
+        size = f"<Table: {len(self)} rows, {len(self.columns)} columns>"
+        return f"{size}\n{self.to_text(5, most=MOST_IN_REPR)}".rstrip()
+
+    def to_text(self, rows: int = 100, *, most: int = MOST_SHOWN) -> str:
+        """Return the first rows in aligned columns, with the number of the other rows.
+
+        most: maximum length of texts, at least 20; the middle of longer ones is left out.
+        """
+        shown = self.head(rows)
+        lines = [""] * (len(shown) + 1)
+        for name, column in shown.columns.items():
+            texts = ["" if one is None else printable(str(one)) for one in column.tolist()]
+            cells = [name, *shortened(texts, most)]
+            align = str.ljust if column.dtype.kind == "O" else str.rjust
+            width = max(map(len, cells))
+            lines = [
+                f"{line}  {align(cell, width)}" for line, cell in zip(lines, cells, strict=True)
+            ]
+        rest = [f"and {len(self) - len(shown)} more rows"] if len(self) > len(shown) else []
+        return "\n".join([*(line[2:].rstrip() for line in lines), *rest])
 
     def head(self, rows: int = 5) -> Table:
         """Return the first rows."""

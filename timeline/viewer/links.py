@@ -1,27 +1,23 @@
-"""The views that the Perfetto UI shows of an export or a comparison, and their addresses."""
+"""The views that the Perfetto UI shows of a file, and the addresses that lead to them."""
 
 from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.encoders.chrome import OVERVIEW
+from timeline.layers import Layer, spec_of
 from timeline.records.not_given import NO_GRAPH
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
+from timeline.tracks.partition import PARTITION
 from timeline.verdict.verdict import Extreme
-from timeline.viewer.startup import (
-    Command,
-    answers,
-    mark,
-    rows_of_ranks,
-    unfold_and_pin,
-    unfold_layers,
-)
+from timeline.viewer.queries import definitions
 
 MARGIN = 0.05
 """Margin shown before and after the step, as a share of its length."""
@@ -30,6 +26,23 @@ SLOW_STEPS = ("Which steps are slow?", "which_steps_are_slow")
 WHO_HOLDS_UP = ("Who holds the others up?", "who_holds_others_up")
 NOTE = "Look here"
 """Name of the row that marks the longest wait."""
+
+
+UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
+"""The layers that are unfolded, as they best explain why a rank is slow."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of the UI and its arguments.
+
+    At startup the UI runs only the commands listed in its "Commands Automation Reference": pinning,
+    unfolding, queries, and tracks made from queries. Newer versions report other commands to the
+    user. Unknown parameters are ignored.
+    """
+
+    id: str
+    args: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -180,3 +193,53 @@ def _ranks(report: ComparisonReport) -> tuple[int, ...]:
         base = ranks["rank"][ranks["new_rank"] == report.changed.rank].tolist()
         return tuple(dict.fromkeys((report.changed.rank, *base)))
     return tuple(dict.fromkeys(rank for row in ranks.take(slice(1)) for rank in (row[0], row[-1])))
+
+
+# -- commands of the UI ----------------------------------------------------------------------------
+
+
+def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str:
+    """Return a JavaScript regular expression that matches the rows with the partitions of ranks.
+
+    It matches paths of rows, or names in UI versions that match names only. Rows of the same name
+    in other layers, or in other processes of .json, do not match.
+    """
+    which = "|".join(map(str, ranks))
+    folder = r"(Ranks \d+-\d+ > )? *"
+    above = rf"{OVERVIEW} \d+ > " if is_json else rf"\d+ {PARTITION} > " if by_layer else folder
+    return rf"^{above}Rank 0*({which})\b[^>]*$"
+
+
+def unfold_and_pin(rows: str) -> tuple[Command, ...]:
+    """Return commands that unfold rows and pin them, so that they stay visible when scrolling."""
+    return (
+        # Without "path", newer versions ask the user what to match.
+        Command("dev.perfetto.ExpandTracksByRegex", (rows, "path")),
+        Command("dev.perfetto.PinTracksByRegex", (rows, "path")),
+    )
+
+
+def unfold_layers() -> Command:
+    """Return a command that unfolds the main layers of ranks, and in .json the overview."""
+    names = "|".join((*(spec_of(layer).name for layer in UNFOLDED), rf"{OVERVIEW} \d+"))
+    return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
+
+
+def answers(views: Sequence[tuple[str, str]]) -> tuple[Command, ...]:
+    """Return commands that open a table per view, with its question as title, the last in front.
+
+    views: pairs of a question and the view in `queries.sql` that answers it.
+    """
+    if not views:
+        return ()
+    script = definitions(view for _, view in views)
+    tables = (f"/* {question} */ SELECT * FROM {view}" for question, view in views)
+    return (
+        Command("dev.perfetto.RunQuery", (script,)),
+        *(Command("dev.perfetto.RunQueryAndShowTab", (table,)) for table in tables),
+    )
+
+
+def mark(title: str, query: str) -> Command:
+    """Return a command that pins a row with the slices of a query; notes cannot be added."""
+    return Command("dev.perfetto.AddDebugSliceTrack", (query, title))

@@ -3,6 +3,8 @@
 --
 --   SELECT * FROM slowest_steps;
 --
+-- At a terminal, `tlexport query FILE slowest_steps` asks the same.
+--
 -- Times are nanoseconds. Slices that were merged to keep a size limit stand for many records:
 -- questions about single tasks, ops and calls leave them out, so ask those of an exact file.
 
@@ -174,9 +176,6 @@ FROM drawn
 WHERE layer = 'Step Trace' AND label != 'ProfilerStep'
   AND arg_number(args, 'step', 'span_ns') IS NOT NULL;
 
--- 1. Which steps are slow? Slowest first, with the rank that it was slowest on and how that rank
--- spent it; spread_ns is how much longer it took there than on the fastest rank. A step that is
--- slow because of not_overlapped_ns waits for communication, one with idle_ns for the host.
 CREATE OR REPLACE PERFETTO VIEW slow_steps AS
 WITH
   -- Ranks number their graphs apart, so graphs tell steps apart only where a rank has several.
@@ -195,6 +194,9 @@ WITH
   )
 SELECT *, rank AS slowest_rank FROM placed WHERE place = 1;
 
+-- 1. Which steps are slow? Slowest first, with the rank that it was slowest on and how that rank
+-- spent it; spread_ns is how much longer it took there than on the fastest rank. A step that is
+-- slow because of not_overlapped_ns waits for communication, one with idle_ns for the host.
 CREATE OR REPLACE PERFETTO VIEW slowest_steps AS
 SELECT graph, step, slowest_rank, period_ns, computing_ns, not_overlapped_ns, idle_ns, spread_ns
 FROM slow_steps
@@ -216,9 +218,6 @@ FROM device_steps
 GROUP BY rank
 ORDER BY computing_ns DESC, rank;
 
--- 3. Which communication costs time? By kind of op and group, the time in which its rank computed
--- nothing meanwhile (exposed_ns), and the time that computing hid. Ops of two groups that are
--- exposed at the same moment both count it.
 CREATE OR REPLACE PERFETTO VIEW exposed_pieces AS
 SELECT piece.ts, piece.dur, op.track_id AS lane
 FROM (SELECT DISTINCT rank, track_id FROM communication_ops) AS op
@@ -233,6 +232,9 @@ DROP TABLE IF EXISTS exposed_spans;
 CREATE VIRTUAL TABLE exposed_spans
 USING SPAN_JOIN(op_spans PARTITIONED lane, exposed_pieces PARTITIONED lane);
 
+-- 3. Which communication costs time? By kind of op and group, the time in which its rank computed
+-- nothing meanwhile (exposed_ns), and the time that computing hid. Ops of two groups that are
+-- exposed at the same moment both count it.
 CREATE OR REPLACE PERFETTO VIEW exposed_communication AS
 WITH exposed AS (SELECT op_id, sum(dur) AS exposed_ns FROM exposed_spans GROUP BY op_id)
 SELECT
@@ -279,7 +281,7 @@ GROUP BY communicator, name, call
 HAVING ranks > 1
 ORDER BY late_ns DESC, name, call;
 
--- The same by rank: how often it was last, and what the others lost by that. A rank that is nearly
+-- Which rank is often last? How often it was, and what the others lost by that. A rank that is nearly
 -- always last is slower than the others; where all take turns, work is spread unevenly.
 CREATE OR REPLACE PERFETTO VIEW late_ranks AS
 SELECT
@@ -306,7 +308,6 @@ FROM (
 WHERE ts > idle_since
 ORDER BY dur DESC, ts, row;
 
--- The same by step and stream: the gaps, and parts of gaps, that lie within the step.
 CREATE OR REPLACE PERFETTO VIEW step_lanes AS
 SELECT DISTINCT
   device_tasks.rank, device_tasks.row, device_steps.track_id, device_steps.depth,
@@ -326,6 +327,7 @@ DROP TABLE IF EXISTS gaps_in_steps;
 CREATE VIRTUAL TABLE gaps_in_steps
 USING SPAN_JOIN(gap_spans PARTITIONED lane, step_spans PARTITIONED lane);
 
+-- In which steps does a stream do nothing? The gaps, and parts of gaps, that lie within the step.
 CREATE OR REPLACE PERFETTO VIEW step_gaps AS
 SELECT rank, graph, step, stream, count(*) AS gaps, sum(dur) AS total_ns, max(dur) AS longest_ns
 FROM gaps_in_steps
@@ -348,9 +350,6 @@ WHERE computes
 GROUP BY operator, task_type
 ORDER BY total_ns DESC, operator;
 
--- 7. Is the host fast enough? From the start of a host call to the start of the task that it
--- launched, by the arrows between them. Short delays mean that the device waits for the host; long
--- ones that the host runs ahead, as it should.
 CREATE OR REPLACE PERFETTO VIEW launches AS
 SELECT
   task.rank, task.label AS stream, call.layer AS host_layer, call.name AS call,
@@ -360,6 +359,9 @@ JOIN drawn AS call ON call.id = flow.slice_out
 JOIN device_tasks AS task ON task.id = flow.slice_in
 WHERE call.label GLOB 'Thread *';
 
+-- 7. Is the host fast enough? From the start of a host call to the start of the task that it
+-- launched, by the arrows between them. Short delays mean that the device waits for the host; long
+-- ones that the host runs ahead, as it should.
 CREATE OR REPLACE PERFETTO VIEW launch_delays AS
 SELECT
   rank,
@@ -422,13 +424,12 @@ WHERE layer = 'Overlap Analysis' AND label = 'Waiting'
 GROUP BY rank, name
 ORDER BY waited_ns DESC, rank, waited_for_rank;
 
--- 11. Why does the device idle? Idle time of each rank by cause, and by the call that the host was
--- in meanwhile.
 CREATE OR REPLACE PERFETTO VIEW idle_slices AS
 SELECT id, ts, dur, rank, run, name AS cause, arg_name(args, 'overlap', 'call') AS call
 FROM drawn
 WHERE layer = 'Overlap Analysis' AND label = 'Idle' AND dur > 0;
 
+-- 11. Why does the device idle? Idle time of each rank by cause.
 CREATE OR REPLACE PERFETTO VIEW idle_causes AS
 SELECT
   rank, cause, count(*) AS slices, sum(dur) AS total_ns, max(dur) AS longest_ns,
@@ -437,6 +438,7 @@ FROM idle_slices
 GROUP BY rank, cause
 ORDER BY rank, total_ns DESC, cause;
 
+-- What does the host do meanwhile? The same by the call that it was in.
 CREATE OR REPLACE PERFETTO VIEW idle_calls AS
 SELECT rank, cause, call, count(*) AS slices, sum(dur) AS total_ns, max(dur) AS longest_ns
 FROM idle_slices
@@ -444,9 +446,6 @@ WHERE call IS NOT NULL
 GROUP BY rank, cause, call
 ORDER BY rank, total_ns DESC, cause, call;
 
--- 12. What determined how long a step took? The critical path segment by segment, and summed up by
--- step, rank and kind of segment: the segments of a step last from the device end of the step
--- before to its own. Where rank is NULL, it is not known which one it was.
 CREATE OR REPLACE PERFETTO VIEW path_segments AS
 SELECT
   id, ts, dur,
@@ -458,6 +457,9 @@ SELECT
 FROM drawn
 WHERE rank IS NULL AND label = 'Critical path';
 
+-- 12. What determined how long a step took? The critical path by step, rank and kind of segment:
+-- the segments of a step last from the device end of the step before to its own. Where rank is NULL,
+-- it is not known which one it was. `path_segments` has them one by one.
 CREATE OR REPLACE PERFETTO VIEW critical_path AS
 SELECT
   step, on_rank AS rank, kind, count(*) AS segments, sum(dur) AS total_ns,

@@ -1,4 +1,4 @@
-"""The command `tlexport show`, which prints the verdict that a file contains."""
+"""The commands on a written file: show prints its verdict, query answers a question."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from timeline.cli.printing import (
     check_standard_output,
     flush,
     print_json,
+    print_text,
     say_commands,
     say_remarks,
 )
@@ -20,7 +21,7 @@ from timeline.process import ended_by_signals
 from timeline.units import format_count
 
 
-def run(asked: argparse.Namespace) -> None:
+def run_show(asked: argparse.Namespace) -> None:
     """Print the verdict that a file contains.
 
     Raises:
@@ -45,4 +46,30 @@ def run(asked: argparse.Namespace) -> None:
     if prints.verbose:
         for name, rows in filed.left_out.items():
             say(f"Not in the file, to keep it small: {format_count(rows, 'row')} of {name}")
+    flush()
+
+
+def run_query(asked: argparse.Namespace) -> None:
+    """Print the answer to a question, or all questions by name.
+
+    Raises:
+        TimelineError: there is no such file or question, or no trace processor.
+    """
+    with ended_by_signals():
+        from timeline.reports.valid_json import json_of
+        from timeline.tables.table import Table
+        from timeline.viewer.queries import ask, questions
+    file = Path(asked.file)
+    if not file.is_file():
+        raise SourceError(file, "is not a file.", do="Name a timeline that tlexport wrote.")
+    if asked.question is None:
+        answer = Table.of_rows({"question": object, "asks": object}, questions())
+    else:
+        answer = ask(file, asked.question)
+    if asked.json:
+        print_json(json_of(answer.to_dicts()))
+    elif asked.csv:
+        print_text(answer.to_csv(safe=True))
+    else:
+        say(*answer.to_text().splitlines())
     flush()
