@@ -231,7 +231,7 @@ def test_a_layer_more_can_be_chosen_and_left_out(
 
 
 def test_a_layer_more_is_in_the_help(run: Run) -> None:
-    said = " ".join(run("--help").split())
+    said = " ".join(run("--help-all").split())
     assert "framework, scopes, longest, counters, arrows (default: those of the kind)" in said
 
 

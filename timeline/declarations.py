@@ -63,7 +63,8 @@ class Option(NamedTuple):
     string; raises ValueError. repeated: converts the strings of a flag that may be repeated into
     the keyword's value. format: formats the field's value as strings of the flag; None if suggested
     commands do not repeat the option. variables: environment variables that supply the value if the
-    flag does not. completion: None for files. compare: None if `tlexport compare` lacks the option.
+    flag does not. completion: None for files. often: whether the short help shows
+    it. compare: None if `tlexport compare` lacks the option.
     """
 
     flags: tuple[str, ...]
@@ -78,6 +79,7 @@ class Option(NamedTuple):
     format: Callable[[Any], Iterable[str]] | None = None
     variables: tuple[str, ...] = ()
     completion: Completion | None = None
+    often: bool = False
     compare: InCompare | None = InCompare()
 
     @property

@@ -139,7 +139,7 @@ class UsageError(TimelineError):
     """The value of an option is invalid, or names something that does not exist."""
 
     exit_code = 2
-    usual_advice = "Try: tlexport --help"
+    usual_advice = "Try: tlexport --help-all"
 
 
 class SelectionError(TimelineError):
@@ -165,7 +165,7 @@ class RegressionError(TimelineError):
 
 SWITCHES = frozenset({"force", "keep_going", "match_shapes", "scopes", "strict"})
 """Keywords of options that take no value."""
-_NAMES_IN_PYTHON = {"-o": "output", "--list": "open_profile", "--help": "help(timeline)"}
+_NAMES_IN_PYTHON = {"-o": "output", "--list": "open_profile", "--help-all": "help(timeline)"}
 """Library names of options that are not keywords of the same name."""
 _OPTION = re.compile(
     r"\b(?:tlexport|msprof|pip) .*|(?<![\w-])(?:--[a-z][a-z-]*|-o)(?![\w=-])", re.S

@@ -66,6 +66,8 @@ See `.github/docs/measurements.md`.
 """
 LARGEST_LIMIT = 1 << 53
 """Largest limit: limits are compared as floats, which hold all integers up to this one."""
+LEAST_BARE_LIMIT = 1000
+"""Smallest limit in bytes that may be written without a unit."""
 LEAST_MAX_KERNELS = 4
 """Smallest --max-kernels: replacing operators with fewer kernels would show nothing more."""
 
@@ -105,6 +107,14 @@ def _number(
         return number
 
     return read
+
+
+def _parse_limit(text: str) -> int:
+    """Return a size in bytes; refuse a number of bytes that no file fits in, such as 20."""
+    size_bytes = parse_bytes(text)
+    if text.strip().isdigit() and 0 < size_bytes < LEAST_BARE_LIMIT:
+        raise UsageError(f"limit {text}: that is {text} bytes; did you mean {text}MB?")
+    return size_bytes
 
 
 _PREFIXES = {"": 1, "G": 10**9, "T": 10**12, "P": 10**15}
@@ -261,6 +271,7 @@ class ExportOptions:
     kind: Kind = option(
         "--kind",
         group=Group.DRAW,
+        often=True,
         help="summary: steps and overlap; detail: every task too (default: summary)",
         metavar="KIND",
         default=Kind.SUMMARY.value,
@@ -309,6 +320,7 @@ class ExportOptions:
         "-o",
         "--output",
         group=Group.OUTPUT,
+        often=True,
         help=_OUTPUT_HELP.format("timeline-PROFILE-KIND-rRANKS.pftrace"),
         metavar="FILE",
         parse=Path,
@@ -318,10 +330,11 @@ class ExportOptions:
     limit_bytes: int = option(
         "--limit",
         group=Group.OUTPUT,
+        often=True,
         help="largest size of the file; 0 is none (default: 20MB)",
         metavar="SIZE",
         default="20MB",
-        read=_number("limit", parse_bytes, most=LARGEST_LIMIT, do="0 for none."),
+        read=_number("limit", _parse_limit, most=LARGEST_LIMIT, do="0 for none."),
         completion=Completion({"20MB": "the default", "0": "no limit"}),
     )
     max_events: int | None = option(
@@ -357,6 +370,7 @@ class ExportOptions:
     csv: Path | None = option(
         "--csv",
         group=Group.PRINT,
+        often=True,
         help="also write the times of each rank and step, in the columns of step_trace_time.csv; "
         "- prints them",
         metavar="FILE",
@@ -366,6 +380,7 @@ class ExportOptions:
     report: Path | None = option(
         "--report",
         group=Group.REPORT,
+        often=True,
         help="also write an HTML report",
         metavar="FILE.html",
         parse=Path,
@@ -375,6 +390,7 @@ class ExportOptions:
     force: bool = option(
         "--force",
         group=Group.OUTPUT,
+        often=True,
         help="replace an existing file",
         default=False,
         compare=InCompare("replace existing files"),
@@ -420,6 +436,7 @@ class CompareOptions:
     markdown: Path | None = option(
         "--markdown",
         group=Group.OUTPUT,
+        often=True,
         help="also write a summary for a merge request, as GitHub-flavoured Markdown; - prints it",
         metavar="FILE.md",
         read=_read_path,
@@ -427,6 +444,7 @@ class CompareOptions:
     fail_above: float | None = option(
         "--fail-above",
         group=Group.OUTPUT,
+        often=True,
         help="end with exit code 5 when the median step is longer by more than that, and the "
         "quartiles of both runs, of five steps or more, do not overlap",
         metavar="PERCENT",

@@ -146,6 +146,12 @@ def _read_window(window: Window | str | None) -> Window | None:
         )
     start = _parse_edge(start_text, WindowEdge(after_first_ns=0))
     end = _parse_edge(end_text, WindowEdge(share=Decimal(1)))
+    for one, other in ((start.after_first_ns, end.after_first_ns), (start.share, end.share)):
+        if one is not None and other is not None and one >= other:
+            raise UsageError(
+                f"window {window}: it starts at or after its end.",
+                do="Write START:END, as in 1.2s:1.5s or 30%:60%.",
+            )
     return Window(start, end)
 
 
@@ -207,6 +213,7 @@ class Selection:
     ranks: frozenset[int] | None = option(
         "--ranks",
         group=Group.SELECT,
+        often=True,
         help="ranks (default: all)",
         metavar="IDS",
         default="all",
@@ -226,6 +233,7 @@ class Selection:
     steps: frozenset[int] | None = option(
         "--steps",
         group=Group.SELECT,
+        often=True,
         help="steps or iterations (default: all)",
         metavar="IDS",
         default="all",

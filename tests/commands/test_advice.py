@@ -93,7 +93,7 @@ def test_advice_ends_the_message(kind: str) -> None:
         (("--fit", "coarse"), "did you mean coarsen?"),
         (("--layers", "hardwear"), "did you mean hardware?"),
         (("--assign-rank", "run=1"), "Name one of "),
-        (("--frobnicate",), "there is no option --frobnicate. Try: tlexport --help"),
+        (("--frobnicate",), "there is no option --frobnicate. Try: tlexport --help-all"),
         (("-o", "out.pftrce"), "Use one of .pftrace, "),
     ],
 )

@@ -376,7 +376,7 @@ def test_open_profiles_are_compared_too(shelf: ProfileShelf, here: Path) -> None
     ("words", "code", "said"),
     [
         (("BASE",), 2, "NEW is missing. Name a second profile, or two parts"),
-        ((), 2, "required: BASE. Try: tlexport compare --help"),
+        ((), 2, "required: BASE. Try: tlexport compare --help-all"),
         (("BASE", "none"), 1, "none: does not exist"),
         (("BASE", "BASE", "BASE"), 2, "is one PATH too many"),
         (("BASE", "BASE", "--rank", "1"), 2, "did you mean --ranks?"),

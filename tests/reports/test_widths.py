@@ -30,7 +30,10 @@ COMMANDS = (
     "{out}/nothing",
     "--help",
     "compare --help",
+    "--help-all",
+    "compare --help-all",
     "show --help",
+    "query --help",
 )
 NARROW = COMMANDS[:8]
 """Those that fit where the words of help with their flags do not."""

@@ -23,26 +23,13 @@ DESCRIPTION = """\
 Turn profiles of Ascend NPUs into one timeline for
 https://ui.perfetto.dev, and say what is slow.
 
-  # what is slow? (anywhere in, inside or above a profile)
-  tlexport
-
-  # the answer alone, without a timeline
-  tlexport --verdict
-
-  # what is there: ranks, graphs, steps
-  tlexport prof --list
-
-  # see why: every task of three steps of rank 3
-  tlexport prof --ranks 3 --steps 10-12 --kind detail
-
-  # the times of every rank and step as a table
-  tlexport prof --csv steps.csv
-
-  # did my change help? (see tlexport compare --help)
-  tlexport compare before after
-
-  # what does this file say is slow? (without the profile)
-  tlexport show timeline.pftrace
+  tlexport                           # what is slow? (here, below or above)
+  tlexport prof --verdict            # the answer alone, without a timeline
+  tlexport prof --list               # what is there: ranks, graphs, steps
+  tlexport prof --ranks 3 --steps 10-12 --kind detail    # see why: every task
+  tlexport compare before after      # did my change help?
+  tlexport show timeline.pftrace     # what does this file say is slow?
+  tlexport query timeline.pftrace    # ask it a question, by name or in SQL
 """
 COMPARE_USAGE = "%(prog)s compare BASE [NEW] [options]"
 COMPARE_DESCRIPTION = """\
@@ -134,6 +121,7 @@ class ViewOptions:
     list: bool = option(
         "--list",
         group=Group.PRINT,
+        often=True,
         help="show ranks, graphs and steps, and stop",
         default=False,
         compare=None,
@@ -141,6 +129,7 @@ class ViewOptions:
     verdict: bool = option(
         "--verdict",
         group=Group.PRINT,
+        often=True,
         help="say what is slow, write no file, and stop",
         default=False,
         compare=InCompare("say what changed, and write no file"),
@@ -148,6 +137,7 @@ class ViewOptions:
     open: bool = option(
         "--open",
         group=Group.VIEW,
+        often=True,
         help="open the file at ui.perfetto.dev: the slowest step in view, the rank that others "
         "wait for pinned, tables of what is slow below",
         default=False,
@@ -172,6 +162,7 @@ class PrintOptions:
     json: bool = option(
         "--json",
         group=Group.PRINT,
+        often=True,
         help="print the report as one JSON object",
         default=False,
         compare=InCompare("print it as one JSON object"),
@@ -180,6 +171,7 @@ class PrintOptions:
         "-v",
         "--verbose",
         group=Group.PRINT,
+        often=True,
         help="also print the times of each step, the longest communication ops, and what was "
         "merged, left out, compared and not used",
         default=False,
@@ -192,6 +184,7 @@ class PrintOptions:
         "-q",
         "--quiet",
         group=Group.PRINT,
+        often=True,
         help="print nothing but errors, and notes on which run and ranks were read",
         default=False,
     )
@@ -272,6 +265,19 @@ def _fill(text: str, width: int) -> list[str]:
     return textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
 
 
+class _PrintHelp(argparse.Action):
+    """Prints the short help for --help, all of it for --help-all, and exits."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, help: str) -> None:  # noqa: A002
+        super().__init__(option_strings, "help", nargs=0, default=argparse.SUPPRESS, help=help)
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        assert isinstance(parser, Parser)
+        full = "--help-all" in self.option_strings
+        parser._print_message(parser.format_help() if full else parser.format_short_help())
+        parser.exit()
+
+
 class Parser(argparse.ArgumentParser):
     """Argument parser with examples in its help, and errors that suggest similar options."""
 
@@ -279,7 +285,7 @@ class Parser(argparse.ArgumentParser):
         self,
         usage: str = USAGE,
         description: str = DESCRIPTION,
-        advice: str = "Try: tlexport --help",
+        advice: str = "Try: tlexport --help-all",
     ) -> None:
         self._advice = advice
         self.options: dict[str, Option] = {}
@@ -292,7 +298,27 @@ class Parser(argparse.ArgumentParser):
             epilog=EPILOG,
             formatter_class=_WholeWords,
             allow_abbrev=False,
+            add_help=False,
         )
+        self.add_argument(*("-h", "--help"), action=_PrintHelp, help="show this help, and exit")
+
+    def add_long_help(self) -> None:
+        """Add --help-all, which shows all options."""
+        self.add_argument("--help-all", action=_PrintHelp, help="show all options, and exit")
+
+    def format_short_help(self) -> str:
+        """Return the help with the options used most often, or all if they are few."""
+        if not any(one.often for one in self.options.values()):
+            return self.format_help()
+        formatter = self._get_formatter()
+        formatter.add_usage(self.usage, self._actions, self._mutually_exclusive_groups)
+        formatter.add_text(self.description)
+        formatter.start_section("options")
+        rare = {keyword for keyword, one in self.options.items() if not one.often}
+        shown = [one for one in self._actions if one.dest not in rare]
+        formatter.add_arguments(sorted(shown, key=lambda one: bool(one.option_strings)))
+        formatter.end_section()
+        return formatter.format_help()
 
     def add_options(self, options: Sequence[Option]) -> None:
         """Add options below the headings of their groups."""
@@ -406,6 +432,7 @@ def build_parser() -> Parser:
         "archive, compressed or not; also a URL such as s3://bucket/run (default: here)",
     )
     parser.add_options([one for declaring in _DECLARING for one in options_in(declaring)])
+    parser.add_long_help()
     parser.headings[Group.PRINT].add_argument(
         "--version", action="version", version=f"tlexport {__version__}"
     )
@@ -414,7 +441,7 @@ def build_parser() -> Parser:
 
 def build_compare_parser() -> Parser:
     """Build the parser of the words after `tlexport compare`."""
-    advice = "Try: tlexport compare --help"
+    advice = "Try: tlexport compare --help-all"
     if Path("compare").exists():
         advice += "; for the profile that is called compare: tlexport ./compare"
     parser = Parser(COMPARE_USAGE, COMPARE_DESCRIPTION, advice)
@@ -428,6 +455,7 @@ def build_compare_parser() -> Parser:
         "the base before a colon",
     )
     parser.add_options(_compare_options())
+    parser.add_long_help()
     return parser
 
 

@@ -96,7 +96,7 @@ PROCESSOR = "trace_processor_shell"
 VARIABLE = "TLEXPORT_TRACE_PROCESSOR"
 """Environment variable that names that program."""
 _POINT = f"Put {PROCESSOR} of Perfetto on the path, or name it in ${VARIABLE}."
-_SEE_VIEWS = "The tables that SQL may use are listed by: tlexport --sql"
+_SEE_VIEWS = "Try: tlexport --sql, which shows the tables that it may use."
 LOAD_SECONDS = 120
 """Time in which the program has to start."""
 
@@ -113,7 +113,7 @@ def sql_of(question: str) -> str:
             names = [one.view for one in questions()]
             raise UsageError(
                 f"there is no question {question!r}{did_you_mean(question, names)}",
-                do="To list them: tlexport query FILE",
+                do="Try: tlexport query FILE, which lists all.",
             )
         question = f"SELECT * FROM {question}"
     return f"{definitions(words & _statements().keys())} {question}".strip()
