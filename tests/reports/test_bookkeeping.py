@@ -11,8 +11,11 @@ from timeline.reports.report_rows import ExactStep, ResolutionRow, bookkeeping_l
 EXACT = ResolutionRow("step", 0, None, None, 12, 0, 0)
 MERGED = ResolutionRow("host_call", 524_288, None, None, 957, 19_443, 1_394)
 OMISSIONS = [
-    Omission("samples that stay zero all along", rows, code=OmissionCode.IDLE_COUNTER)
-    for rows in (1_000, 234)
+    *(
+        Omission("ops of a lost file", rows, loss=True, code=OmissionCode.DAMAGED)
+        for rows in (1_000, 234)
+    ),
+    Omission("samples that stay zero all along", 77, code=OmissionCode.IDLE_COUNTER),
 ]
 CLOCKS = ["ranks 0-1 moved by their collectives, whose ends now differ by 881 ns"]
 
@@ -23,6 +26,7 @@ CLOCKS = ["ranks 0-1 moved by their collectives, whose ends now differ by 881 ns
         ([], [], False, None),
         ([], [EXACT], False, None),
         (OMISSIONS, [], False, "1 234 records left out"),
+        (OMISSIONS[2:], [], False, None),
         (
             OMISSIONS,
             [EXACT, MERGED],
@@ -70,5 +74,6 @@ def test_all_of_it_is_told_where_that_is_asked() -> None:
         "  1 layer merged to keep the size limit",
         "  step: exact (12 slices)",
         "  host call: 524.288 us (957 slices exact, 19 443 slices merged into 1 394)",
-        "  left out: 1 234 records, samples that stay zero all along",
+        "  left out: 1 234 records, ops of a lost file",
+        "  left out: 77 records, samples that stay zero all along",
     ]

@@ -281,6 +281,21 @@ def test_the_culprit_is_marked_in_the_headline(shelf: ProfileShelf, here: Path) 
     assert first in re.sub(r"</?strong[^>]*>", "", content)
     alone = export(shelf.get("torch-text", ranks=1).path, "b.pftrace")
     assert '<strong class="culprit">' not in render_export_page(alone).decode()
+    late = report.figures.steps
+    assert '<p class="next">See why: <code>tlexport ' in content
+    parsed = read(content.encode())
+    values = np.frombuffer(base64.b64decode(parsed.chart("late")["values"]), "<f4")
+    expected = np.maximum(np.ma.filled(late["late_ns"], 0), 0)
+    assert np.nanmax(values) == np.float32(expected.max())
+    row = int(np.nanargmax(np.nanmax(values.reshape(4, -1), axis=1)))
+    assert parsed.chart("late")["row_ids"][row] == culprit.rank
+
+
+def test_an_index_leads_to_every_section(content: bytes) -> None:
+    links = re.findall(r'<a href="#([^"]*)">([^<]*)</a>', content.decode().split("<nav")[1])
+    sections = [block for block in read(content).blocks if block["is"] == "section"]
+    assert links == [(one["anchor"], one["title"]) for one in sections]
+    assert len({anchor for anchor, _ in links}) == len(links) > 3
 
 
 def test_the_critical_path_is_told(shelf: ProfileShelf, here: Path) -> None:

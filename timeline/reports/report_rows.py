@@ -251,7 +251,8 @@ def bookkeeping_lines(
     """Return lines on what was merged or left out of a file, and on clocks that were aligned.
 
     clocks: lines on how far the clocks of ranks differ. aligned: whether clocks were moved.
-    verbose: whether to list everything line by line, instead of in one line.
+    verbose: whether to list everything line by line, instead of in one line without what only
+    repeats other records.
     """
     merged = sum(1 for row in resolutions if row.merged)
     if verbose:
@@ -263,7 +264,7 @@ def bookkeeping_lines(
             *(f"  left out: {text}" for text, *_ in format_omissions(omissions)),
         ]
     exact = f" (nothing in {format_exact_steps(exact_steps)})" if exact_steps else ""
-    left_out = sum(omission.rows for omission in omissions)
+    left_out = sum(omission.rows for omission in omissions if omission.loss)
     remarks = [
         *([f"{format_merged(merged, limited_by)}{exact}"] if merged else []),
         *([f"{format_count(left_out, 'record')} left out"] if left_out else []),

@@ -95,6 +95,8 @@ _MEASURED = ("period_ns", "not_overlapped_ns", *(part.column for part in PARTS))
 _SPLIT = ("waiting_ns", "transfer_ns", "unsplit_ns", "edges_ns")
 _ORDINARY = "ordinary"
 """Name of a grid among the times: 1 for an ordinary step, 0 for another."""
+_LATE = "late_ns"
+"""Name of the grid of how late ranks come, 0 for those that are early."""
 
 
 def shown_parts(table: Table, parts: Sequence[Part]) -> tuple[Part, ...]:
@@ -144,7 +146,9 @@ class StepGrid:
         if not len(steps):
             none, empty = np.zeros(0, np.int64), np.zeros((0, 0), np.int64)
             phases = (phase.column for phase in PHASES)
-            return cls(none, none, none, dict.fromkeys((*_MEASURED, *phases, _ORDINARY), empty))
+            return cls(
+                none, none, none, dict.fromkeys((*_MEASURED, *phases, _ORDINARY, _LATE), empty)
+            )
         ranks = np.unique(steps["rank"])
         graph = np.ma.filled(steps["graph"], _NO_GRAPH)
         if not has_several_graphs(steps["rank"], graph):
@@ -287,6 +291,7 @@ def _columns(figures: Figures) -> dict[str, Int64]:
     for phase in PHASES[1:]:
         values[phase.column] = np.ma.filled(steps[phase.column], NOT_GIVEN)
     values[_ORDINARY] = np.asarray(steps["ordinary"])
+    values[_LATE] = np.ma.filled(np.maximum(steps["late_ns"], 0), NOT_GIVEN)
     return values
 
 
@@ -448,9 +453,9 @@ def _offered(grid: StepGrid, shown: int) -> Rows:
 def draw_heat_maps(whole: StepGrid) -> tuple[list[Block], int]:
     """Return heat maps of ranks by steps, and the number of ranks that share a row.
 
-    They show the time of a step, and the share of exposed communication. Colours are scaled by
-    ordinary steps; other steps may exceed the scale. There are no maps if there are fewer than two
-    ranks or steps.
+    They show how late a rank is, where that is known, the time of a step, and the share of exposed
+    communication. Colours are scaled by ordinary steps; other steps may exceed the scale. There are
+    no maps if there are fewer than two ranks or steps.
     """
     grid = whole.within(MOST_DRAWN).measured()
     if min(grid.shape) < 2:
@@ -458,15 +463,25 @@ def draw_heat_maps(whole: StepGrid) -> tuple[list[Block], int]:
     most = min(MOST_DRAWN, MOST_HEAT_CELLS // len(grid.steps))
     small, run = grid.of_fewer_ranks(most), run_length(len(grid.ranks), most)
     spans = np.ma.masked_equal(small.times["period_ns"], NOT_GIVEN)
-    ordinary = spans[small.ordinary & ~np.ma.getmaskarray(spans)]
-    unit, _ = unit_of(int((ordinary if len(ordinary) else spans).max()))
-    maps = [_heat_of_steps("time", f"Step time ({unit})", small, spans, "")]
+    late = np.ma.masked_equal(small.times[_LATE], NOT_GIVEN)
+    maps = []
+    if late.count() and late.max() > 0:
+        label = f"How late a rank comes ({_unit_of_steps(small, late)})"
+        maps.append(_heat_of_steps("late", label, small, late, ""))
+    label = f"Step time ({_unit_of_steps(small, spans)})"
+    maps.append(_heat_of_steps("time", label, small, spans, ""))
     exposed = np.ma.masked_array(small.times["not_overlapped_ns"], spans.mask | (spans == 0))
     share = 100 * exposed / np.maximum(spans, 1)
     if share.count() and share.max() > 0:
         label = "Exposed communication (% of the step)"
         maps.append(_heat_of_steps("exposed", label, small, share, "%"))
     return maps, run
+
+
+def _unit_of_steps(grid: StepGrid, times_ns: Any) -> str:
+    """Return the unit for times of steps, that of the longest ordinary one."""
+    ordinary = times_ns[grid.ordinary & ~np.ma.getmaskarray(times_ns)]
+    return unit_of(int((ordinary if len(ordinary) else times_ns).max()))[0]
 
 
 def _heat_of_steps(name: str, label: str, grid: StepGrid, values: Any, unit: str) -> Block:

@@ -115,6 +115,7 @@ def render_export_page(report: ExportReport) -> bytes:
         "timeline merges; exact values are in the report that <code>--json</code> prints.",
         _tiles(report),
         sections,
+        verdict.commands_text(report.see_why),
     )
 
 
@@ -289,7 +290,7 @@ def _heat_section(grid: StepGrid) -> Block | None:
     remark = (
         f"Of each {run} neighbouring ranks the slowest is drawn, step by step."
         if run > 1
-        else "Light is slow: a light row is a slow rank, a light column a slow step."
+        else "Light is late, or slow: a light row is such a rank, a light column such a step."
     )
     return section("Ranks by steps", note(remark), {"is": "switch", "charts": maps})
 

@@ -49,6 +49,10 @@ class Tile:
     detail: str = ""
 
 
+MOST_WITHOUT_INDEX = 4
+"""A page with fewer sections has no index."""
+
+
 def render_page(
     kind: str,
     title: str,
@@ -58,16 +62,19 @@ def render_page(
     footer: str,
     tiles: Iterable[Tile],
     sections: Iterable[Block | None],
+    commands: Iterable[str] = (),
 ) -> bytes:
     """Return a page as HTML, with a security policy that allows only its own style and script.
 
     blamed: start of the first sentence that names the rank to blame, empty for none. notice: text
     of the link to the section on missing records, empty for none. tiles: prominent numbers at the
-    top. sections: None for sections to leave out.
+    top. sections: None for sections to leave out. commands: lines with the next commands to run,
+    each after a colon.
     """
     page = files("timeline.reports.html")
     parts = {name: page.joinpath(f"page.{name}").read_text("utf-8") for name in ("css", "js")}
-    data = json_of([one for one in sections if one]).decode()
+    shown = [one for one in sections if one]
+    data = json_of(shown).decode()
     lead, *more = map(html.escape, map(printable, sentences))
     if blamed:
         lead = f'<strong class="culprit">{blamed}</strong>{lead.removeprefix(blamed)}'
@@ -81,6 +88,8 @@ def render_page(
         "kind": kind,
         "lead": lead,
         "more": f'<ul class="verdict">\n{items}</ul>' if items else "",
+        "next": "\n".join(map(_command_html, commands)),
+        "index": _index_html(shown),
         "tiles": "\n".join(map(_tile_html, tiles)),
         "notice": link if notice else "",
         "footer": footer,
@@ -89,6 +98,22 @@ def render_page(
     template = page.joinpath("page.html").read_text("utf-8")
     text = re.sub(r"\{\{(\w+)\}\}", lambda name: parts[name[1]], template)
     return valid_text(text).encode()
+
+
+def _command_html(line: str) -> str:
+    what, _, command = map(html.escape, printable(line).partition(": "))
+    return f'<p class="next">{what}: <code>{command}</code></p>'
+
+
+def _index_html(sections: Sequence[Block]) -> str:
+    """Return links to the sections, empty if there are few."""
+    if len(sections) < MOST_WITHOUT_INDEX:
+        return ""
+    links = (
+        f'<a href="#{section["anchor"]}">{html.escape(section["title"])}</a>'
+        for section in sections
+    )
+    return f'<nav aria-label="Sections">{" ".join(links)}</nav>'
 
 
 def _tile_html(tile: Tile) -> str:
@@ -111,6 +136,7 @@ def section(title: str, *blocks: Block | None, anchor: str = "") -> Block | None
     shown = [block for block in blocks if block]
     if all(block["is"] == "note" for block in shown):
         return None
+    anchor = anchor or "-".join(title.lower().split())
     return {"is": "section", "title": title, "anchor": anchor, "blocks": shown}
 
 
