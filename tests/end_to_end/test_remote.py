@@ -140,6 +140,19 @@ def test_what_is_not_there_is_told(command: Command, shelf: ProfileShelf) -> Non
     assert "Protocol not known: foo" in outcome.err
 
 
+@pytest.mark.parametrize(
+    "url", ["reference://me:secret@x", "filecache::reference://me:secret@x"]
+)
+def test_a_url_that_cannot_be_opened_is_said_without_its_password(
+    command: Command, url: str
+) -> None:
+    """Be it chained, or of a file system that needs more arguments."""
+    outcome = command(url)
+    assert outcome.code in (1, 2)
+    assert outcome.err.startswith("tlexport: ")
+    assert "secret" not in outcome.err
+
+
 @pytest.mark.parametrize("missing", ["fsspec", "s3fs"])
 def test_a_package_that_is_not_installed_is_named(missing: str) -> None:
     script = f"""

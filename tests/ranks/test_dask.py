@@ -139,6 +139,15 @@ def test_an_address_of_no_cluster_is_wrong_usage(command: Command, shelf: Profil
     assert "dask://HOST:PORT" in outcome.err
 
 
+def test_a_password_in_an_address_is_not_shown(command: Command, shelf: ProfileShelf) -> None:
+    outcome = command(
+        shelf.get("torch-db", ranks=3).path, "--executor", "dask://me:secret@127.0.0.1:9"
+    )
+    assert outcome.code == 2
+    assert "dask://127.0.0.1:9: no scheduler" in outcome.err
+    assert "secret" not in outcome.err
+
+
 def test_an_address_where_nobody_answers_is_wrong_usage(
     command: Command, shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -13,6 +13,7 @@ import types
 import uuid
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, Executor, Future, ProcessPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeoutError
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,6 +27,7 @@ from timeline.ranks.shared_columns import (
     open_shared_file,
 )
 from timeline.ranks.workers import SharedCounts, take_slot
+from timeline.sources.files.remote_path import without_credentials
 
 # -- processes of this machine ---------------------------------------------------------------------
 
@@ -202,20 +204,22 @@ class Cluster(Executor):
         Raises:
             UsageError: no scheduler answers there, or Dask is not installed.
         """
+        shown = without_credentials(address)
         if not address.startswith(DASK):
             raise UsageError(
-                f"--executor {address} is not a Dask address.", do=f"Write {DASK}HOST:PORT."
+                f"--executor {shown} is not a Dask address.", do=f"Write {DASK}HOST:PORT."
             )
         try:
             from distributed import Client
         except ImportError as error:
             raise UsageError("--executor needs Dask.", do="pip install 'tlexport[dask]'") from error
-        self._address = address
+        self._address = shown
         try:
             self._client = Client(f"tcp://{address.removeprefix(DASK)}", timeout=CONNECT_SECONDS)
         except (OSError, ValueError) as error:
+            reason = str(error).replace(address.removeprefix(DASK), shown.removeprefix(DASK))
             raise UsageError(
-                f"--executor {address}: no scheduler answers there: {error}.",
+                f"--executor {shown}: no scheduler answers there: {reason}.",
                 do="Start one with: dask scheduler",
             ) from error
         self._executor = self._client.get_executor(pure=False)
@@ -240,7 +244,7 @@ class Cluster(Executor):
         while True:
             try:
                 return future.result(LOOK_SECONDS)
-            except TimeoutError:
+            except FutureTimeoutError:  # the builtin TimeoutError only from Python 3.11 on
                 if future.done():
                     raise
             except CancelledError as error:

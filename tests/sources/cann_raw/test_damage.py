@@ -37,6 +37,7 @@ def test_a_log_whose_first_slices_are_gone(device: Device) -> None:
     assert lost_rows(records) == {
         "stars_soc.data.0.slice_7: parts of records, the first at byte 0": 1
     }
+    assert "slices are missing: stars_soc.data.0.slice_0 to 6." in " ".join(records.warnings)
 
 
 @pytest.mark.parametrize("cut", [300, 320])

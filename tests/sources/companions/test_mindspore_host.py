@@ -210,6 +210,20 @@ def test_the_timeline_and_its_memory_stand_in_for_the_table(profile: Profile) ->
         assert lost_rows(new) == {}
 
 
+def test_the_timeline_stands_in_for_an_unreadable_table(copied: Copier) -> None:
+    """The table is counted as unreadable."""
+    made = copied("mindformers")
+    run, rank = made.run, made.run.ranks[0]
+    write_mindspore_host(run, rank, beside(made.captures[0]))
+    before = spans_of(read_all(made.path)[0], HOST)
+    directory = beside(made.captures[0]) / "host_info"
+    write_host_timeline(run, rank, directory)
+    (directory / "host_info_0.csv").write_bytes(b"")
+    records = read_all(made.path)[0]
+    assert spans_of(records, HOST) == before != []
+    assert [reason for reason in lost_rows(records) if "host_info_0.csv" in reason]
+
+
 # -- clocks ------------------------------------------------------------------------------------
 
 

@@ -193,6 +193,20 @@ def test_a_database_without_communication_ops_has_those_of_its_tasks(
     assert not any("lists no communication ops" in warning for warning in listed.warnings)
 
 
+def test_an_enqueue_may_name_what_it_enqueues(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """As a dequeue does; each leads to its dequeue."""
+
+    def rename(database: sqlite3.Connection) -> None:
+        database.execute("UPDATE STRING_IDS SET value = 'Enqueue@aclnnAdd' WHERE value = 'Enqueue'")
+
+    profile = changed(shelf, tmp_path / "run", rename, ranks=1)
+    new, old = (records_of(path) for path in (profile.path, shelf.get("torch-db").path))
+    queued = [
+        (one.flows.category == one.strings.code("async_task_queue")).sum() for one in (new, old)
+    ]
+    assert queued[0] == queued[1] > 0
+
+
 def to_6_0_rc1(database: sqlite3.Connection) -> None:
     """As torch_npu 6.0.rc1 left it: another name of the ops, and columns in snake_case."""
     database.execute("ALTER TABLE COMMUNICATION_OP RENAME TO COMMUNICATE_OP")

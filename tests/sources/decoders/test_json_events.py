@@ -9,16 +9,20 @@ from pathlib import Path
 from typing import Any, get_args
 
 import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.support.deadline import deadline
+from timeline.columns.strings import StringPool
 from timeline.errors import SourceError
 from timeline.records.tables import Omission
 from timeline.sources.ascend_trace.tables import AscendArgs, ascend_format
 from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.event_columns import columns_of_decoded
 from timeline.sources.decoders.json_events import BLOCK_BYTES, look_for_metadata, read_events
+from timeline.sources.decoders.trace_events import Other, make_format
 
 EventObject = dict[str, Any]
 
@@ -491,3 +495,18 @@ def test_events_behind_nested_values_arrive_in_several_blocks(
     blocks = [len(block) for block in read_events(ascend_format().decoder, path)]
     assert sum(blocks) == len(found)
     assert max(blocks) * path.stat().st_size / len(found) < 3 * BLOCK_BYTES
+
+
+def test_args_of_any_number_of_names_are_found(tmp_path: Path) -> None:
+    """Arg names are numbered in a byte only if there are few enough."""
+    names = [f"arg{number}" for number in range(300)]
+    many = msgspec.defstruct("Many", [(name, int | None, None) for name in names])
+    form = make_format(many, Other)
+    path = tmp_path / "trace.json"
+    args = {name: number for number, name in enumerate(names)}
+    path.write_text(json.dumps([{"ph": "X", "name": "a", "ts": 1, "dur": 1, "args": args}]))
+    ((event,),) = read_events(form.decoder, path)
+    given = columns_of_decoded([event], form, StringPool()).args_at(np.arange(1))
+    assert {name: given(name)[1].ids(-1).tolist() for name in names} == {
+        name: [number] for name, number in args.items()
+    }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import random
 import shlex
 import shutil
 import sqlite3
@@ -17,6 +19,7 @@ from tests.support.found_profiles import only, overlap_ns, ranks_of, read, witho
 from tests.support.profile_shelf import MAIN_LAYOUTS, Copier, ProfileShelf, change_fields
 from timeline.cli.main import main
 from timeline.errors import RankIdentityError, UsageError
+from timeline.sources.finding.copies import COMPARED_BYTES, have_same_files
 from timeline.sources.finding.discovery import FindingOptions, discover
 
 
@@ -195,6 +198,18 @@ def test_databases_of_one_rank_in_one_directory_are_named(
     command = str(caught.value).partition("ranks of their own: tlexport ")[2]
     assert main([*shlex.split(command), "--list"]) == 0
     assert ranks_of(tmp_path, {str(paths[1]): 1}) == [0, 1]
+
+
+@pytest.mark.parametrize("changed", [False, True])
+def test_gzip_of_several_parts_is_a_copy(tmp_path: Path, changed: bool) -> None:
+    """Its last bytes are the size of the last part alone."""
+    content = random.Random(1).randbytes(COMPARED_BYTES + 5_000)
+    plain, packed = tmp_path / "a.json", tmp_path / "a.json.gz"
+    plain.write_bytes(content)
+    at = COMPARED_BYTES + 100
+    parts = content[:at], content[at:] + b"x" * changed
+    packed.write_bytes(b"".join(map(gzip.compress, parts)))
+    assert have_same_files(plain, packed) != changed
 
 
 def test_contradictory_rank(copied: Copier) -> None:

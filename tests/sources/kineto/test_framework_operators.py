@@ -98,6 +98,15 @@ def test_memory_is_held_until_its_address_is_given_back(write: Write) -> None:
     ]
 
 
+def test_memory_without_an_address_is_not_seen_given_back(write: Write) -> None:
+    """Any other allocation of that size may have been released."""
+    taken, released = memory(1, 64, 7), memory(3, -64, 7)
+    for event in (taken, released):
+        del event["args"]["Addr"]
+    records = read(write, taken, released, operators=True)
+    assert records.allocations.end_ns.tolist() == [NO_TIME]
+
+
 def test_frames_of_older_traces_are_parted_by_semicolons(write: Write) -> None:
     """PyTorch until 1.10 wrote stacks into args of operators, without new lines."""
     stack = "torch/_ops.py(1): f; a.py(2): g;"

@@ -35,6 +35,7 @@ from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.records.not_given import NO_CONTEXT, NO_ID, NO_TIME
 from timeline.records.tables import Records, Tasks
 from timeline.selection import DETAIL_LAYERS, Selection
+from timeline.sources.common import kernel_table
 from timeline.sources.common.kernel_table import read_step_table
 from timeline.sources.common.losses import LossLog
 from timeline.sources.decoders import csv_blocks
@@ -530,6 +531,22 @@ def test_starts_without_a_unit(copied: Copier, layout: str, in_ns: bool) -> None
     for name in ("start_ns", "end_ns", "compute"):
         assert getattr(found.tasks, name).tolist() == getattr(whole.tasks, name).tolist()
     assert found.warnings == whole.warnings
+
+
+def test_the_unit_of_starts_follows_from_all_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Idle seconds fill the first block; only later kernels show that starts are microseconds."""
+    monkeypatch.setattr(csv_blocks, "BLOCK_BYTES", 256)
+    idle = [f"idle,{second * 10**6},0.5" for second in range(1, 60)]
+    busy = [f"busy,{10**8 + at * 10**4},10000" for at in range(100)]
+    path = tmp_path / "kernel_details.csv"
+    path.write_text("\n".join(["Name,Start Time,Duration(us)", *idle, *busy]), encoding="utf-8")
+    wanted = {**kernel_table.DESCRIPTION, **kernel_table.EXECUTION}
+    file = kernel_table.KernelTableFile(path)
+    rows = kernel_table.read_kernel_rows(file, StringPool(), wanted, LossLog(path))
+    assert rows.start_ns.tolist()[:2] == [10**9, 2 * 10**9]
+    assert rows.end_ns.tolist()[-1] == (10**8 + 10**6) * 1000
 
 
 @pytest.mark.parametrize("layout", ["mindstudio", "torch-text"])

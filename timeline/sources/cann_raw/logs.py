@@ -55,14 +55,17 @@ def select_slices(slices: Sequence[Path], log: str) -> tuple[Path, ...]:
 
 
 def find_missing_slices(slices: Sequence[Path]) -> list[str]:
-    """Return the names of slices that are missing between existing ones, as names or ranges."""
+    """Return the names of slices that are missing before existing ones, as names or ranges.
+
+    slices: of any logs, each log's in order of their numbers, which count from 0.
+    """
     missing = []
     numbers: dict[str, list[int]] = {}
     for path in slices:
         stem, _, number = path.name.rpartition("_")
         numbers.setdefault(stem, []).append(int(number))
     for stem, log_numbers in numbers.items():
-        for before, after in pairwise(log_numbers):
+        for before, after in pairwise([-1, *log_numbers]):
             if after == before + 2:
                 missing.append(f"{stem}_{before + 1}")
             elif after > before + 2:

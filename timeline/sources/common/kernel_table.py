@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,12 @@ from timeline.sources.decoders.csv_blocks import Block, ColumnNames, read_blocks
 COMMUNICATION_CORES = frozenset({"HCCL", "COMMUNICATION"})
 """The accelerator core of communication rows: the older and the newer spelling."""
 
+_STARTS_WITH_UNIT = ("Start Time(us)", "Task Start Time(us)", "task_start(us)")
 _NO_UNIT = ("Task Start Time", "Start Time")
 """Start columns of msprof and torch_npu before mid-2023, in nanoseconds or in microseconds."""
 
 DESCRIPTION: ColumnNames = {
-    "start": ("Start Time(us)", "Task Start Time(us)", "task_start(us)", *_NO_UNIT),
+    "start": (*_STARTS_WITH_UNIT, *_NO_UNIT),
     "name": ("Name", "Op Name", "kernel_name"),
     "core": ("Accelerator Core", "Task Type", "kernel_type"),
     "device": ("Device_id",),
@@ -146,9 +148,12 @@ def read_kernel_rows(
     """
     times = [key for key in ("start", "duration") if key in wanted]
     builder = TableBuilder(KernelTable)
-    in_ns: bool | None = None
-    for block in read_blocks(file.path, wanted, times, damage):
-        in_ns = _starts_in_ns(block) if in_ns is None else in_ns
+    blocks = read_blocks(file.path, wanted, times, damage)
+    first = [*islice(blocks, 1)]
+    if not any(name in block.header for block in first for name in _STARTS_WITH_UNIT):
+        first += blocks
+    in_ns = _starts_in_ns(first)
+    for block in chain(first, blocks):
         rows = _rows_of(block, file, strings, in_ns=in_ns)
         if metrics is not None:
             rows = replace(rows, metrics=metrics.add(block))
@@ -158,24 +163,30 @@ def read_kernel_rows(
     return builder.build()
 
 
-def _starts_in_ns(block: Block) -> bool:
+def _starts_in_ns(blocks: Sequence[Block]) -> bool:
     """Return whether starts are in nanoseconds, which a column name without a unit leaves open.
 
     Kernels of one stream, or of one type of core if the table has no streams, run one after the
     other. So if the starts in ns would leave kernels too little time to run, they are microseconds.
+
+    blocks: all of a table without the unit.
     """
-    names_with_unit = DESCRIPTION["start"][: -len(_NO_UNIT)]
-    if any(name in block.header for name in names_with_unit):
+    if any(name in block.header for block in blocks for name in _STARTS_WITH_UNIT):
         return False
-    starts = [int(whole) for whole, _, _ in map(_split_ns, block.cells("start")) if whole.isdigit()]
-    lengths = block.cells("duration" if "duration" in block else "length")
+    cells = [cell for block in blocks for cell in block.cells("start")]
+    starts = [int(whole) for whole, _, _ in map(_split_ns, cells) if whole.isdigit()]
     if not starts or min(starts) >= EARLIEST_WALL_NS:
         return True
-    _, lengths_ns = interval_ns([b"0"] * len(block), [cell or b"0" for cell in lengths])
-    lengths_ns = lengths_ns[lengths_ns != NO_TIME]
-    lanes = len(set(block.cells("stream" if "stream" in block else "core")))
-    run_ns = int(lengths_ns.sum()) - int(lengths_ns.max(initial=0))
-    return run_ns <= lanes * (max(starts) - min(starts))
+    run_ns, lanes = 0, set[bytes]()
+    longest_ns = 0
+    for block in blocks:
+        lengths = block.cells("duration" if "duration" in block else "length")
+        _, lengths_ns = interval_ns([b"0"] * len(block), [cell or b"0" for cell in lengths])
+        lengths_ns = lengths_ns[lengths_ns != NO_TIME]
+        run_ns += int(lengths_ns.sum())
+        longest_ns = max(longest_ns, int(lengths_ns.max(initial=0)))
+        lanes.update(block.cells("stream" if "stream" in block else "core"))
+    return run_ns - longest_ns <= len(lanes) * (max(starts) - min(starts))
 
 
 def _split_ns(cell: bytes) -> tuple[bytes, bytes, bytes]:

@@ -440,12 +440,11 @@ class _Reading:
 
     @cached_property
     def _stages(self) -> HostStages | None:
-        """The stages, from the table if there is one, else from the timeline derived from it."""
+        """The stages, from the table if it can be read, else from the timeline derived from it."""
         for path in self._paths(NumberedFile.HOST_STAGES, NumberedFile.HOST_TIMELINE):
             is_table = path in self.files.get(NumberedFile.HOST_STAGES, ())
             with self.lost.reading(path) as damage:
                 return (read_host_stages if is_table else read_host_timeline)(path, damage)
-            break  # a damaged table is not replaced by the timeline
         return None
 
     def _add_events(self, path: Path, events: HostEvents) -> None:

@@ -86,10 +86,6 @@ class DatabaseNames:
         """Return the pool's codes of ids, which are shown as numbers."""
         return self._encode(ids, {})
 
-    def id_of(self, text: str) -> int:
-        """Return the id of a string, NO_ID if the database does not hold it."""
-        return next((number for number, value in self.by_id.items() if value == text), NO_ID)
-
     def _encode(
         self, ids: Int64, names: Mapping[int, str], format_name: Callable[[str], str] = str
     ) -> Codes:
@@ -265,7 +261,8 @@ def _build_queue_arrows(
 ) -> Flows:
     """Return arrows from each Enqueue to the Dequeue with the same connection."""
     in_queue = framework["type"] == QUEUE_CALL
-    is_enqueue = framework["name"] == names.id_of("Enqueue")
+    enqueue_ids = [number for number, name in names.by_id.items() if name.startswith("Enqueue")]
+    is_enqueue = np.isin(framework["name"], enqueue_ids)
     enqueue, dequeue = (is_enqueue & in_queue)[caller], (~is_enqueue & in_queue)[caller]
     left, right = pairs_by_key(connection[enqueue], connection[dequeue])
     return build_arrows(

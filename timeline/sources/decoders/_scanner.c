@@ -78,6 +78,7 @@ typedef struct {
     Buffer text, entries;
     int32_t *slots;
     size_t mask;
+    uint64_t secret; /* mixed into hashes, so that no file can make its texts collide */
     int32_t count, told;
 } Texts;
 
@@ -119,10 +120,11 @@ static inline Entry ends_of(const char *text, size_t length)
 }
 
 /* What a text is looked up by; its place among all texts is not known yet. */
-static inline Entry entry_for(const char *text, size_t length)
+static inline Entry entry_for(uint64_t secret, const char *text, size_t length)
 {
     Entry entry = ends_of(text, length);
-    uint64_t even = mixed(length, entry.first), odd = mixed(~(uint64_t)length, entry.last);
+    uint64_t even = mixed(secret ^ length, entry.first);
+    uint64_t odd = mixed(mixed(secret, ~(uint64_t)length), entry.last);
     /* The rest is mixed in two strands, which do not wait for each other. */
     for (size_t at = 8; at + 8 < length; at += 16) {
         even = mixed(even, eight_at(text + at));
@@ -181,7 +183,7 @@ static int code_of(Texts *texts, const char *text, size_t length, int32_t *code)
 {
     if (2 * (size_t)texts->count >= texts->mask && widen(texts) == FAILED)
         return FAILED;
-    Entry entry = entry_for(text, length);
+    Entry entry = entry_for(texts->secret, text, length);
     int32_t *slot = slot_of(texts, &entry, text);
     if (*slot == 0) {
         entry.begin = texts->text.used;
@@ -1009,7 +1011,7 @@ static inline int read_on(Cursor *cursor, int is_first, int *more)
 static int number_of_key(Scanner *scanner, const Token *token, int32_t *code)
 {
     size_t length = length_of(token);
-    Entry entry = entry_for(token->begin, length);
+    Entry entry = entry_for(scanner->keys.secret, token->begin, length);
     *code = *slot_of(&scanner->keys, &entry, token->begin) - 1;
     if (*code >= 0 || scanner->keys.count == MOST_KNOWN_KEYS)
         return READ;
@@ -1628,6 +1630,22 @@ static int add_keys(Scanner *scanner, PyObject *keys)
     return 0;
 }
 
+/* Take the word that keys the hashes from the system's source of random bytes. */
+static int draw_secret(Scanner *scanner)
+{
+    uint64_t secret;
+    PyObject *module = PyImport_ImportModule("os");
+    PyObject *bytes = module ? PyObject_CallMethod(module, "urandom", "i", 8) : NULL;
+    const char *data = bytes ? PyBytes_AsString(bytes) : NULL;
+    if (data != NULL) {
+        memcpy(&secret, data, sizeof secret);
+        scanner->texts.secret = scanner->keys.secret = scanner->groups.secret = secret;
+    }
+    Py_XDECREF(bytes);
+    Py_XDECREF(module);
+    return data == NULL ? -1 : 0;
+}
+
 static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named)
 {
     static char *names[] = {"keys", "first_loose", "first_raw", "counters", "instants",
@@ -1646,7 +1664,7 @@ static PyObject *create(PyTypeObject *type, PyObject *args, PyObject *named)
     scanner->with_counters = counters;
     scanner->with_instants = instants;
     scanner->args_are_whole = whole_args;
-    if (add_keys(scanner, keys) < 0 || widen(&scanner->keys) == FAILED ||
+    if (draw_secret(scanner) < 0 || add_keys(scanner, keys) < 0 || widen(&scanner->keys) == FAILED ||
         code_of(&scanner->texts, "0", 1, &scanner->zero) == FAILED ||
         code_of(&scanner->texts, "\"\"", 2, &scanner->empty) == FAILED) {
         Py_DECREF(scanner);

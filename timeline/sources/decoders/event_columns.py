@@ -302,7 +302,9 @@ class EventColumns:
         """Args of intervals and instants, sorted by key: event rows, values, bounds of each key."""
         are_counters = self.phase == COUNTER
         rows = np.flatnonzero(~are_counters[self.flat.row]) if are_counters.any() else slice(None)
-        key = self.flat.key[rows].astype(np.int8)  # int8 is sorted in one pass (radix sort)
+        # int8 is sorted in one pass (radix sort), int16 in two.
+        few = len(self.arg_numbers) <= np.iinfo(np.int8).max + 1
+        key = self.flat.key[rows].astype(np.int8 if few else np.int16)
         by_key = np.argsort(key, kind="stable")
         rows = by_key if isinstance(rows, slice) else rows[by_key]
         counts = np.bincount(key, minlength=len(self.arg_numbers))

@@ -23,7 +23,7 @@ if sys.platform == "win32":
 else:
     from pathlib import PosixPath as _LocalPath
 
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
+_URL = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]+::)*[A-Za-z][A-Za-z0-9+.-]+://")
 _ONE_SLASH = re.compile(r"(^|::)([A-Za-z][A-Za-z0-9+.-]+):/(?!/)")
 """A scheme with a single slash: pathlib merges the two slashes of a URL."""
 _CREDENTIALS = re.compile(r"(?<!abfs)(?<!abfss)(?<=://)[^/@:]*(?::[^/@]*)?@")
@@ -34,8 +34,8 @@ _QUERY = re.compile(r"\?.*", re.DOTALL)
 def is_url(text: str) -> bool:
     """Return whether a PATH argument is a URL.
 
-    >>> is_url("s3://bucket/run"), is_url("runs/today")
-    (True, False)
+    >>> is_url("s3://bucket/run"), is_url("filecache::http://host/run"), is_url("runs/today")
+    (True, True, False)
     """
     return _URL.match(text) is not None
 

@@ -7,6 +7,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -435,8 +436,12 @@ def _have_same_content(one: Path, other: Path) -> bool:
         first = ours.read(COMPARED_BYTES)
         if first != theirs.read(COMPARED_BYTES):
             return False
-        our_bytes = _size_bytes(ours, one, len(first)) % _GZIP_SIZES
-        if our_bytes != _size_bytes(theirs, other, len(first)) % _GZIP_SIZES:
+        files = ((ours, one), (theirs, other))
+        sizes = [_size_bytes(file, path, len(first)) % _GZIP_SIZES for file, path in files]
+        if sizes[0] != sizes[1] and opened is open_decompressed:
+            # Gzip data of several parts ends with the size of its last part only.
+            sizes = [_count_bytes(path) % _GZIP_SIZES for _, path in files]
+        if sizes[0] != sizes[1]:
             return False
         if not (ours.seekable() and theirs.seekable()):
             return True
@@ -459,3 +464,9 @@ def _size_bytes(file: BinaryIO, path: Path, read_bytes: int) -> int:
     while more := file.read(COMPARED_BYTES):
         read_bytes += len(more)
     return read_bytes
+
+
+def _count_bytes(path: Path) -> int:
+    """Return the unpacked size of a file by reading it."""
+    with open_decompressed(path) as file:
+        return sum(map(len, iter(partial(file.read, COMPARED_BYTES), b"")))

@@ -57,6 +57,11 @@ def _tree_of(url: str, place: Path) -> RemoteTree:
             f"{shown} needs a package that is not installed: {error}.".replace("..", "."),
             do="For s3:// and http://: pip install 'tlexport[remote]'",
         ) from None
+    except TypeError:
+        raise UsageError(
+            f"{shown} cannot be opened: its file system needs more than a URL.",
+            do="Copy the profile, or use a URL as in s3://bucket/run.",
+        ) from None
     except remote_failures() as error:
         cause = str(error) if str(error).startswith("Protocol not known") else type(error).__name__
         raise UsageError(

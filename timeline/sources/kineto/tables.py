@@ -469,6 +469,7 @@ class MemoryChanges(ColumnTable):
     time_ns: Int64 = column(np.int64)
     device: Int64 = column(np.int64)
     address: Int64 = column(np.int64)
+    """NO_ID if the event names none."""
     size_bytes: Int64 = column(np.int64)
     """Negative for a release."""
 
@@ -483,7 +484,7 @@ class MemoryChanges(ColumnTable):
         return cls(
             changes.spans()["start_ns"],
             changes.ids(NO_ID, "memory_device"),
-            changes.ids(0, "address"),
+            changes.ids(NO_ID, "address"),
             values.ids(0),
         )
 
@@ -494,6 +495,7 @@ class MemoryChanges(ColumnTable):
         same = (ordered.address[1:] == ordered.address[:-1]) & (
             ordered.device[1:] == ordered.device[:-1]
         )
+        same &= ordered.address[1:] != NO_ID
         is_released = same & (ordered.size_bytes[1:] == -ordered.size_bytes[:-1])
         released_ns = np.full(len(ordered), NO_TIME)
         released_ns[:-1][is_released] = ordered.time_ns[1:][is_released]
