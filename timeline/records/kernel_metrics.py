@@ -54,12 +54,21 @@ def is_metric(name: str, *, every: bool = True) -> bool:
     return name in _CORE_NS or name in _CYCLES or _RATIO.fullmatch(name) is not None
 
 
+_TIME = re.compile(r"(?:(?P<side>aiv)_)?(?:\w+_)?time(?:\(us\))?")
+"""Columns of times, of which those without `aiv` belong to the cube side."""
+
+
 @dataclass(frozen=True)
 class CoreCounts:
-    """Number of matrix and vector cores of a device, NO_ID if the profile does not say."""
+    """Number of matrix and vector cores of a device, and their clock as its description states it.
+
+    NO_ID if the profile does not say.
+    """
 
     cube: int = NO_ID
     vector: int = NO_ID
+    cube_mhz: int = NO_ID
+    vector_mhz: int = NO_ID
 
 
 @dataclass(frozen=True)
@@ -90,6 +99,22 @@ class KernelMetrics:
         return KernelMetrics(
             {name: values for name, values in self.columns.items() if not np.isnan(values).all()}
         )
+
+    def recorded(self) -> KernelMetrics:
+        """Return the columns with times masked that were written as 0 but not recorded.
+
+        CANN 9 counts the cycles of a side of the cores without the times that belong to them.
+        """
+        absent = [
+            (self.cycles(side) > 0) & (self.core_ns(side) == 0) for side in (CUBE_SIDE, VECTOR_SIDE)
+        ]
+        columns = dict(self.columns)
+        for name, values in self.columns.items():
+            match = _TIME.fullmatch(name)
+            if match:
+                side = VECTOR_SIDE if match["side"] else CUBE_SIDE
+                columns[name] = np.where(absent[side], np.nan, values)
+        return KernelMetrics(columns).measured()
 
     @cached_property
     def ratios(self) -> Sequence[tuple[int, int, Float64]]:
