@@ -319,7 +319,8 @@ def _sorted(keys: Int64, *columns: Int64) -> list[Int64]:
 
 
 def _whole(values: npt.NDArray[Any]) -> Int64:
-    return np.rint(values).astype(np.int64)
+    whole: Int64 = np.rint(values).astype(np.int64)
+    return whole
 
 
 def _quotient(values: npt.NDArray[Any], of: Int64) -> Float64:
