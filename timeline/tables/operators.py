@@ -60,7 +60,8 @@ _BOUNDS = """
     text bound = Bound by: the busiest pipe of the AI Core (cube, vector, scalar, mte1, mte2, \
         mte3 or fixpipe), or latency if none is busy 30% of the time; null if not measured
     share bound_share = Busy: of the time in which that pipe is busy
-    real cores: in use, a mean weighted by duration; blocks, if the device names no cores
+    real cores: in use, a mean weighted by duration, from blocks; if these are not recorded, or \
+        may run in waves, busy on average, from cycles
     real clock_ghz = Clock (GHz): of the cores
     share outside_core = Outside cores: of the time in which no core runs the kernel
     """
