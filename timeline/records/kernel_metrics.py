@@ -54,6 +54,8 @@ def is_metric(name: str, *, every: bool = True) -> bool:
     return name in _CORE_NS or name in _CYCLES or _RATIO.fullmatch(name) is not None
 
 
+_MOST_COUNTED = 1e15
+"""No kernel takes more cycles, or more time in microseconds or nanoseconds."""
 _TIME = re.compile(r"(?:(?P<side>aiv)_)?(?:\w+_)?time(?:\(us\))?")
 """Columns of times, of which those without `aiv` belong to the cube side."""
 
@@ -129,18 +131,23 @@ class KernelMetrics:
         return columns
 
     def core_ns(self, side: int) -> Float64:
-        """Return the time in the cores of a side, (kernels,) ns; 0 if not measured."""
+        """Return the time in the cores of a side, (kernels,) ns; 0 if not measured or absurd."""
         for name, (of_side, unit_ns) in _CORE_NS.items():
             if of_side == side and name in self.columns:
-                return np.nan_to_num(self.columns[name]) * unit_ns
+                return _plausible(self.columns[name]) * unit_ns
         return np.zeros(len(self))
 
     def cycles(self, side: int) -> Float64:
-        """Return the cycles of all cores of a side, (kernels,); 0 if not measured."""
+        """Return the cycles of all cores of a side, (kernels,); 0 if not measured or absurd."""
         for name, of_side in _CYCLES.items():
             if of_side == side and name in self.columns:
-                return np.nan_to_num(self.columns[name])
+                return _plausible(self.columns[name])
         return np.zeros(len(self))
+
+
+def _plausible(values: Float64) -> Float64:
+    """Return values with 0 for those that are not from 0 to _MOST_COUNTED."""
+    return np.where((values >= 0) & (values <= _MOST_COUNTED), values, 0.0)
 
 
 def _column(part: KernelMetrics, name: str) -> Float64:

@@ -170,6 +170,20 @@ def test_cores_and_clock_follow_from_what_is_recorded(
     assert bool(bounds.are_counted[0]) == (blocks == [0] and cores is not None)
 
 
+@pytest.mark.parametrize("cycles", [-5.0, 1e308, float("inf"), float("nan"), 1e15])
+@pytest.mark.parametrize("core_us", [-5.0, 1e308, float("inf"), float("nan"), 1e15, 0.0])
+@pytest.mark.parametrize("blocks", [-1, 0, 1 << 62])
+def test_absurd_measurements_overflow_nothing(cycles: float, core_us: float, blocks: int) -> None:
+    """Of damaged files: each number is read, and no warning of NumPy, which are errors here."""
+    tasks, metrics = _measured([blocks], [1], core_us)
+    metrics = KernelMetrics({**metrics.columns, "aiv_total_cycles": np.array([cycles])})
+    row, seen = np.zeros(1, np.int64), cores_seen(tasks, metrics)
+    for device in (CoreCounts(), CoreCounts(1, 40, 1800, 1800), CoreCounts(-5, -5, -3, 1 << 62)):
+        bounds = KernelTotals.of(tasks, row, row, metrics, device, seen).bounds(row, 1)
+        assert bounds.bound_share[0] == 0.5
+    assert len(metrics.recorded()) == 1
+
+
 def test_times_that_were_not_recorded_are_no_metrics() -> None:
     """Zeros beside cycles; a side of the cores without cycles was idle, for a time of 0."""
     _, metrics = _measured([0], [5000], 0.0)

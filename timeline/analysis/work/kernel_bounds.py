@@ -32,6 +32,7 @@ work, or its instructions wait for each other."""
 LATENCY = "latency"
 _FASTEST_MHZ = 1900
 """No clock of an AI Core is faster: those of Ascend 310 to 910C run at 680 to 1850 MHz."""
+_MOST_WHOLE = 1 << 62
 _LEAST_CORE_NS = 1000
 """Minimum time in the cores for its rounding to a nanosecond not to change a clock by much."""
 
@@ -319,7 +320,7 @@ def _sorted(keys: Int64, *columns: Int64) -> list[Int64]:
 
 
 def _whole(values: npt.NDArray[Any]) -> Int64:
-    whole: Int64 = np.rint(values).astype(np.int64)
+    whole: Int64 = np.rint(np.minimum(values, _MOST_WHOLE)).astype(np.int64)
     return whole
 
 
