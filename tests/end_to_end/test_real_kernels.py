@@ -257,9 +257,11 @@ def test_a_given_peak_is_shown_everywhere(
     capsys.readouterr()
     assert main(["--verdict", "--json", source, *peak]) == 0
     rows = json.loads(capsys.readouterr().out)["verdict"]["operators"]
-    found = {row["type"]: row["utilization"] for row in rows if row["utilization"] is not None}
-    assert {"MatMulV2", "Conv2D"} <= {*found}
-    for kind, share in found.items():
+    utilization = {
+        row["type"]: row["utilization"] for row in rows if row["utilization"] is not None
+    }
+    assert {"MatMulV2", "Conv2D"} <= {*utilization}
+    for kind, share in utilization.items():
         assert float(on_page[kind]) == pytest.approx(share, abs=1e-3)
 
 

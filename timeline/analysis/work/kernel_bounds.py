@@ -31,7 +31,7 @@ LEAST_BOUND = 0.3
 work, or its instructions wait for each other."""
 LATENCY = "latency"
 _FASTEST_MHZ = 1900
-"""No clock of an AI Core is faster: those of Ascend 310 to 910C run at 680 to 1850 MHz."""
+"""No clock of an AI Core is faster: Ascend 310 to 910C run at 680 to 1850 MHz."""
 _MOST_WHOLE = 1 << 62
 _LEAST_CORE_NS = 1000
 """Minimum time in the cores for its rounding to a nanosecond not to change a clock by much."""
