@@ -24,11 +24,12 @@ from timeline.reports.export_report import ExportReport
 from timeline.reports.html import render_export_page
 from timeline.reports.html.charts import PARTS, StepGrid, draw_steps, with_parts
 from timeline.reports.html.page import LONG, size_column
+from timeline.tables.operators import total_by_type
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.tables.waits import REFERENCE_GB_S, bandwidth_table
 from timeline.units import format_bytes, format_short
-from timeline.verdict.verdict import Verdict, total_by_type
+from timeline.verdict.verdict import Verdict
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page

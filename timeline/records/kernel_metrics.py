@@ -54,12 +54,23 @@ def is_metric(name: str, *, every: bool = True) -> bool:
     return name in _CORE_NS or name in _CYCLES or _RATIO.fullmatch(name) is not None
 
 
+_MOST_COUNTED = 1e15
+"""No kernel takes more cycles, or more time in microseconds or nanoseconds."""
+_TIME = re.compile(r"(?:(?P<side>aiv)_)?(?:\w+_)?time(?:\(us\))?")
+"""Columns of times, of which those without `aiv` belong to the cube side."""
+
+
 @dataclass(frozen=True)
 class CoreCounts:
-    """Number of matrix and vector cores of a device, NO_ID if the profile does not say."""
+    """Number of matrix and vector cores of a device, and their clock as its description states it.
+
+    NO_ID if the profile does not say.
+    """
 
     cube: int = NO_ID
     vector: int = NO_ID
+    cube_mhz: int = NO_ID
+    vector_mhz: int = NO_ID
 
 
 @dataclass(frozen=True)
@@ -91,6 +102,22 @@ class KernelMetrics:
             {name: values for name, values in self.columns.items() if not np.isnan(values).all()}
         )
 
+    def recorded(self) -> KernelMetrics:
+        """Return the columns with times masked that were written as 0 but not recorded.
+
+        CANN 9 counts the cycles of a side of the cores without the times that belong to them.
+        """
+        absent = [
+            (self.cycles(side) > 0) & (self.core_ns(side) == 0) for side in (CUBE_SIDE, VECTOR_SIDE)
+        ]
+        columns = dict(self.columns)
+        for name, values in self.columns.items():
+            match = _TIME.fullmatch(name)
+            if match:
+                side = VECTOR_SIDE if match["side"] else CUBE_SIDE
+                columns[name] = np.where(absent[side], np.nan, values)
+        return KernelMetrics(columns).measured()
+
     @cached_property
     def ratios(self) -> Sequence[tuple[int, int, Float64]]:
         """Return the side, the pipe (position in PIPES) and the column of each pipe's ratio."""
@@ -104,18 +131,23 @@ class KernelMetrics:
         return columns
 
     def core_ns(self, side: int) -> Float64:
-        """Return the time in the cores of a side, (kernels,) ns; 0 if not measured."""
+        """Return the time in the cores of a side, (kernels,) ns; 0 if not measured or absurd."""
         for name, (of_side, unit_ns) in _CORE_NS.items():
             if of_side == side and name in self.columns:
-                return np.nan_to_num(self.columns[name]) * unit_ns
+                return _plausible(self.columns[name]) * unit_ns
         return np.zeros(len(self))
 
     def cycles(self, side: int) -> Float64:
-        """Return the cycles of all cores of a side, (kernels,); 0 if not measured."""
+        """Return the cycles of all cores of a side, (kernels,); 0 if not measured or absurd."""
         for name, of_side in _CYCLES.items():
             if of_side == side and name in self.columns:
-                return np.nan_to_num(self.columns[name])
+                return _plausible(self.columns[name])
         return np.zeros(len(self))
+
+
+def _plausible(values: Float64) -> Float64:
+    """Return values with 0 for those that are not from 0 to _MOST_COUNTED."""
+    return np.where((values >= 0) & (values <= _MOST_COUNTED), values, 0.0)
 
 
 def _column(part: KernelMetrics, name: str) -> Float64:

@@ -228,7 +228,10 @@ class _Blocks:
 
     def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
         mean = [] if self.display.narrow else ["mean"]
-        bound = [] if self.display.narrow or not any(rows["bound"]) else ["bound by"]
+        is_wide = not self.display.narrow
+        bound = ["bound by"] if is_wide and any(rows["bound"]) else []
+        has_peak = "utilization" in rows.columns and np.ma.count(rows["utilization"]) > 0
+        peak = ["of peak"] if is_wide and has_peak else []
         cells = [
             (
                 *(str(name_text(row[name], self.display)) for name in more),
@@ -237,10 +240,11 @@ class _Blocks:
                 *(format_short(round(row["total_ns"] / row["count"])) for _ in mean),
                 format_share(row["share"], 1),
                 *(_bound_text(row) for _ in bound),
+                *(_peak_text(row) for _ in peak),
             )
             for row in rows.to_dicts()
         ]
-        heads = [title, *more], ["count", "time", *mean, "share", *bound]
+        heads = [title, *more], ["count", "time", *mean, "share", *bound, *peak]
         return named_grid(self.display, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:
@@ -257,6 +261,11 @@ class _Blocks:
         ]
         heads = ["longest communication op"], ["rank", "step", "time"]
         return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
+
+
+def _peak_text(row: Row) -> str:
+    """Return the share of the peak that an operator reaches, empty if not known."""
+    return "" if row["utilization"] is None else format_share(row["utilization"], 1)
 
 
 def _bound_text(row: Row) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,9 @@ import orjson
 
 from timeline.analysis.questions import EVERY_ROW
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.work.kernel_bounds import bounds_of
 from timeline.analysis.work.operators import OperatorSteps
+from timeline.analysis.work.shape_work import rates_of
 from timeline.columns.columns import Codes, Float64, Int64
 from timeline.columns.group_by import group_by
 from timeline.records.not_given import NO_ID, NO_TIME
@@ -32,6 +35,7 @@ from timeline.tables.table import (
     given,
     join_parts,
     no_numbers,
+    sum_rows,
     texts_or_none,
 )
 
@@ -56,7 +60,8 @@ _BOUNDS = """
     text bound = Bound by: the busiest pipe of the AI Core (cube, vector, scalar, mte1, mte2, \
         mte3 or fixpipe), or latency if none is busy 30% of the time; null if not measured
     share bound_share = Busy: of the time in which that pipe is busy
-    real cores: in use, a mean weighted by duration; blocks, if the device names no cores
+    real cores: in use, a mean weighted by duration, from blocks; if these are not recorded, or \
+        may run in waves, busy on average, from cycles
     real clock_ghz = Clock (GHz): of the cores
     share outside_core = Outside cores: of the time in which no core runs the kernel
     """
@@ -79,11 +84,7 @@ OPERATORS = Spec(
     label name
     label shapes: of inputs
     {_TIMES}{_BOUNDS}{_WORK}""",
-    # Ranks recorded only on the host are listed only if no rank has device records.
-    lambda run: map(
-        _operators,
-        [rank for rank in run.facts if rank.tasks or rank.communication_ops] or run.facts,
-    ),
+    lambda run: map(_operators, _with_records(run.facts)),
 )
 OPERATOR_SUMS: Spec = Spec(
     "operator_sums",
@@ -206,14 +207,68 @@ def _operators(facts: RankFacts) -> Columns:
         facts.operators.strings,
         communication=times.communication.astype(np.int64),
         waited_ns=times.waited_ns if facts.operators.has_waits else no_numbers(len(times)),
-        **_bounds(facts, np.arange(len(times)), len(times)),
+        **_bounds([facts], [np.arange(len(times))], len(times)),
     )
 
 
-def _bounds(facts: RankFacts, group: Int64, groups: int) -> dict[str, npt.NDArray[Any]]:
-    """Return what bounds groups of operators, and their work; group: of each row of the times."""
-    bounds = facts.operators.kernels.bounds(group, groups)
-    rates = facts.operators.shapes.rates(group, groups)
+def _with_records(facts: Sequence[RankFacts]) -> Sequence[RankFacts]:
+    """Return the ranks with device records, or all if no rank has any."""
+    return [rank for rank in facts if rank.tasks or rank.communication_ops] or facts
+
+
+def total_by_type(
+    operators: Table, *, by_name: bool = False, facts: Sequence[RankFacts] = ()
+) -> Table:
+    """Sum the operators of all ranks: a row per type and core, longest first.
+
+    waited_ns is masked if any rank does not know it. What bounds an operator, and its rate, follow
+    from the sums over all ranks and shapes.
+
+    Args:
+        operators: rows of OPERATORS.
+        by_name: a row for each name too, if figures have names.
+        facts: of all ranks, of which the operators are; without them, nothing bounds operators.
+    """
+    keys = ("communication", "type", "core", *(("name",) if by_name else ()))
+    if not len(operators):
+        operators = OPERATORS.of_rows()
+    unknown = np.ma.getmaskarray(operators["waited_ns"]).astype(np.int64)
+    order = np.argsort(-operators["total_ns"], kind="stable")
+    rows = Table({**operators.columns, "unknown": unknown}).take(order)
+    totals = sum_rows(
+        rows,
+        keys,
+        ("count", "total_ns", "waited_ns", "unknown"),
+        least=("shortest_ns",),
+        largest=("longest_ns",),
+    )
+    number = dict[tuple[Any, ...], int]()
+    group = np.zeros(len(rows), np.int64)
+    for at, key in zip(
+        order.tolist(), zip(*(rows[name].tolist() for name in keys), strict=True), strict=True
+    ):
+        group[at] = number.setdefault(key, len(number))
+    waited_ns = np.ma.masked_array(totals["waited_ns"], totals["unknown"] > 0)
+    ranks = _with_records(facts)
+    first = np.cumsum([0, *(len(rank.operators.times) for rank in ranks)])
+    groups = [group[start:end] for start, end in pairwise(first.tolist())]
+    bounds = _bounds(ranks, groups, len(totals)) if facts else _unbound(len(totals))
+    totals = Table({**totals.columns, "waited_ns": waited_ns, **bounds})
+    ids = list(number)
+    longest = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], ids[at]))
+    return totals.take(np.array(longest, np.intp))
+
+
+def _bounds(
+    facts: Sequence[RankFacts], group: Sequence[Int64], groups: int
+) -> dict[str, npt.NDArray[Any]]:
+    """Return what bounds groups of operators, and their work.
+
+    group: for each rank, (operators,) group of each row of its times.
+    """
+    kernels = [one.operators.kernels for one in facts]
+    bounds = bounds_of(zip(kernels, group, strict=True), groups)
+    rates = rates_of(zip([one.operators.shapes for one in facts], group, strict=True), groups)
     return {
         "bound": texts_or_none(bounds.bound),
         **{name: np.ma.masked_invalid(getattr(bounds, name)) for name in _MEASURED},
@@ -278,7 +333,7 @@ def _of_tasks(facts: RankFacts) -> Columns:
         "dispatch_ns": no_numbers(len(first)),
         "run_ns": no_numbers(len(first)),
         "share": _share(total_ns, [np.zeros(len(first), np.int64)]),
-        **_bounds(facts, groups.group, len(first)),
+        **_bounds([facts], [groups.group], len(first)),
     }
 
 

@@ -83,7 +83,7 @@ def _task_args(tasks: Tasks) -> list[ArgColumn]:
         integers("batch_id", tasks.batch, NO_ID, default=False),
         integers("context_id", tasks.context, NO_CONTEXT, default=False),
         integers("connection_id", tasks.connection, NO_ID, default=False),
-        integers("blocks", tasks.blocks, NO_ID, default=False),
+        integers("blocks", np.where(tasks.blocks > 0, tasks.blocks, NO_ID), NO_ID, default=False),
         names("output_shapes", tasks.output_shapes, default=False),
         names("input_types", tasks.input_types, default=False),
         integers("size_bytes", tasks.size_bytes, NO_ID, default=False),
@@ -125,7 +125,7 @@ def _metric_args(painter: Painter, records: Records) -> list[ArgColumn]:
     if painter.wants(numbers("any", share, default=False)):
         args += [
             _metric_arg(name, np.where(measured, values[at], np.nan))
-            for name, values in metrics.columns.items()
+            for name, values in metrics.recorded().columns.items()
         ]
     return args
 

@@ -20,9 +20,9 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
-from timeline.tables.operators import OPERATORS
+from timeline.tables.operators import total_by_type
 from timeline.tables.parallel import pipeline_sentences
-from timeline.tables.table import Table, sum_rows
+from timeline.tables.table import Table
 from timeline.tables.times import extent_ns
 from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
 from timeline.units import format_duration, format_like, format_share, format_short
@@ -169,7 +169,7 @@ class Verdict:
             with_work = rank_steps.take((rank_steps["tasks"] > 0) | computes)
         measured = slowest_rank_of_each_step(with_work)
         measured = measured if len(measured) else steps
-        totals = total_by_type(figures.operators)
+        totals = total_by_type(figures.operators, facts=figures.facts)
         communication = totals["communication"] == 1
         means = mean_steps(figures)
         mean = MeanStep.of(figures, means)
@@ -229,9 +229,7 @@ class Verdict:
                 for finding in figures.findings.found
             ),
             kernels=(kernels := tuple(kernel_sentences(figures))),
-            compute=()
-            if kernels
-            else tuple(filter(None, [compute_sentence(figures), work_sentence(figures)])),
+            compute=tuple(_compute_sentences(figures, totals, mean, with_bounds=not kernels)),
             one_off=None if mean is None else one_off_sentence(figures.facts),
             slow_step=slow_step,
             pair_to_see=next(pairs, slow_step),
@@ -323,8 +321,7 @@ class Verdict:
         """Yield sentences on the parts of a mean step, and on the slowest step and rank."""
         yield words.step_sentence(mean)
         yield from self._most_waited_for(mean)
-        if mean.computing_ns >= LEAST_COMPUTE * mean.period_ns:
-            yield from self.compute
+        yield from self.compute
         yield from self.bubbles
         yield from self._outside(mean)
         yield from filter(None, [self.idle, self.one_off, self.ends])
@@ -560,39 +557,20 @@ def _steps_to_see(
     return (int(ordinary["step"][order[-1]]),)
 
 
-def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
-    """Sum the operators of all ranks: a row per type and core, longest first.
+def _compute_sentences(
+    figures: Figures, totals: Table, mean: MeanStep | None, *, with_bounds: bool
+) -> Iterator[str]:
+    """Yield what bounds compute, and how fast products run, if a mean step computes long enough.
 
-    waited_ns is masked if any rank does not know it.
-
-    by_name: a row for each name too, if figures have names. What bounds an operator, and its rate,
-    are those of the rank where it takes longest.
+    The rate is also given if the user states the peak, as that asks for it.
     """
-    keys = ("communication", "type", "core", *(("name",) if by_name else ()))
-    if not len(operators):
-        operators = OPERATORS.of_rows()
-    unknown = np.ma.getmaskarray(operators["waited_ns"]).astype(np.int64)
-    rows = Table({**operators.columns, "unknown": unknown})
-    rows = rows.take(np.argsort(-operators["total_ns"], kind="stable"))
-    totals = sum_rows(
-        rows,
-        keys,
-        ("count", "total_ns", "waited_ns", "unknown"),
-        least=("shortest_ns",),
-        largest=("longest_ns",),
-    )
-    first = dict[tuple[Any, ...], int]()
-    for at, key in enumerate(zip(*(rows[name].tolist() for name in keys), strict=True)):
-        first.setdefault(key, at)
-    longest = rows.take(np.fromiter(first.values(), np.intp))
-    waited_ns = np.ma.masked_array(totals["waited_ns"], totals["unknown"] > 0)
-    totals = Table(
-        {**totals.columns, "waited_ns": waited_ns}
-        | {name: longest[name] for name in (*BOUND, *MEASURED)}
-    )
-    ids = list(first)
-    order = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], ids[at]))
-    return totals.take(np.array(order, np.intp))
+    if mean is None:
+        return
+    is_notable = mean.computing_ns >= LEAST_COMPUTE * mean.period_ns
+    if is_notable and with_bounds:
+        yield from filter(None, [compute_sentence(totals.to_dicts())])
+    if is_notable or any(one.operators.shapes.peak_flop_per_s for one in figures.facts):
+        yield from filter(None, [work_sentence(figures)])
 
 
 def _longest(totals: Table, chosen: Bool) -> Table:
@@ -600,7 +578,8 @@ def _longest(totals: Table, chosen: Bool) -> Table:
     rows = totals.take(chosen)
     all_ns = int(rows["total_ns"].sum())
     top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))
-    columns = {name: top[name] for name in ("type", "core", "count", "total_ns", *BOUND)}
+    names = ("type", "core", "count", "total_ns", *BOUND, "utilization")
+    columns = {name: top[name] for name in names}
     share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
     return Table({**columns, "share": np.round(share, 6)})
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -314,6 +315,8 @@ COLD = 1.2
 """A first run is cold if it takes this many times the median of the others."""
 OUTSIDE = 0.2
 """Share of the time outside the cores from which it is reported."""
+MOSTLY_OUTSIDE = 0.5
+"""Share of the time outside the cores from which that, and no pipe, is what bounds a kernel."""
 FULLY, MOSTLY = 0.8, 0.6
 MEASURED = 0.5
 """Share of compute that must be measured for a sentence on all of it."""
@@ -323,6 +326,7 @@ LEAST_PIPE_SHARE = 0.1
 """Share of compute from which a pipe is named as what bounds it."""
 MOST_CHARACTERS = 60
 
+_OUTSIDE_CORES = "outside"
 _PIPES = {
     "cube": "the cube unit",
     "vector": "the vector unit",
@@ -332,6 +336,7 @@ _PIPES = {
     "mte3": "stores to global memory",
     "fixpipe": "writing out cube results",
     LATENCY: "latency",
+    _OUTSIDE_CORES: "time outside the cores",
 }
 _LABELS = {"mte1": "MTE1", "mte2": "MTE2", "mte3": "MTE3", "fixpipe": "FixPipe"}
 """Names of pipes in vendor documentation, where they differ from those in tables."""
@@ -369,8 +374,8 @@ class _Kernel:
     """One operator of a capture of few.
 
     pipe: see `Bounds.bound`. cores: number in use and of the device (NO_ID if not known), None
-    unless few are in use. core_ns: time in the cores of a mean run, None unless much of it is
-    outside.
+    unless few are in use; are_counted: see `Bounds`. outside: share of the time outside the cores,
+    0 if not known. mean_ns: duration of a mean run.
     """
 
     name: str
@@ -383,7 +388,9 @@ class _Kernel:
     next_pipe: str
     next_busy: float
     cores: tuple[int, int] | None
-    core_ns: int | None
+    are_counted: bool
+    outside: float
+    mean_ns: float
 
     @classmethod
     def of(cls, rank: RankFacts, at: int, bounds: Bounds) -> _Kernel:
@@ -393,8 +400,7 @@ class _Kernel:
         (row,) = np.flatnonzero(runs.operator == at)
         core, device = operators.strings[times.core[at]], operators.kernels.cores
         most = device.vector if "AIV" in core or "VECTOR" in core else device.cube
-        used, outside = float(bounds.cores[at]), float(bounds.outside_core[at])
-        mean_ns = int(times.total_ns[at]) / int(times.count[at])
+        used = float(bounds.cores[at])
         (name,) = shortened([operators.strings[times.type[at]]], MOST_CHARACTERS)
         return cls(
             name,
@@ -407,7 +413,9 @@ class _Kernel:
             str(bounds.next_pipe[at]),
             float(bounds.next_share[at]),
             (round(used), most) if used < (most / 2 if most != NO_ID else 1.5) else None,
-            round((1 - outside) * mean_ns) if outside >= OUTSIDE else None,
+            bool(bounds.are_counted[at]),
+            float(np.nan_to_num(bounds.outside_core[at])),
+            int(times.total_ns[at]) / int(times.count[at]),
         )
 
     def sentence(self, *, with_core: bool) -> str:
@@ -415,7 +423,11 @@ class _Kernel:
         name = f"{self.name} on {self.core}" if with_core else self.name
         took = format_short(self.median_ns)
         head = f"{name} takes {took}"
-        if self.pipe:
+        if self.outside >= MOSTLY_OUTSIDE:
+            spent = format_share(self.outside, 1)
+            head = f"{name} spends {spent} of {took} outside the cores"
+            head += f"; in them, it is {self._bound()}" if self.pipe else ""
+        elif self.pipe:
             head = f"{name} is {self._bound()}: {took}"
         return ", ".join([head, *self._runs(), *self._cores()]) + "."
 
@@ -444,9 +456,11 @@ class _Kernel:
         if self.cores is not None:
             used, device = self.cores
             cores = format_count(used if device == NO_ID else device, "core")
-            yield f"on {cores}" if device == NO_ID else f"on {used} of {cores}"
-        if self.core_ns is not None:
-            yield f"{format_like(self.core_ns, self.median_ns)} of it in the cores"
+            on = cores if device == NO_ID else f"{used} of {cores}"
+            yield f"{on} busy on average" if self.are_counted else f"on {on}"
+        if OUTSIDE <= self.outside < MOSTLY_OUTSIDE:
+            core_ns = round((1 - self.outside) * self.mean_ns)
+            yield f"{format_like(core_ns, self.median_ns)} of it in the cores"
 
 
 def _launch_bound(rank: RankFacts, at: int) -> Iterator[str]:
@@ -457,23 +471,26 @@ def _launch_bound(rank: RankFacts, at: int) -> Iterator[str]:
     if gap_ns == NO_TIME or gap_ns < median_ns or rank.operators.times.count[at] <= LEAST_WARM:
         return
     yield (
-        f"Launch-bound: kernels of {format_short(median_ns)} start {format_short(gap_ns)} after "
-        "the end of the one before (medians)."
+        f"Launch-bound: after kernels of {format_short(median_ns)}, no kernel runs for "
+        f"{format_short(gap_ns)} until the next one on their stream (medians)."
     )
 
 
-def compute_sentence(figures: Figures) -> str | None:
-    """Return what bounds the compute of all ranks, None unless most of it was measured."""
+def compute_sentence(operators: Iterable[Mapping[str, Any]]) -> str | None:
+    """Return what bounds the compute of all ranks, None unless most of it was measured.
+
+    operators: rows of `total_by_type`.
+    """
     by_pipe, all_ns = dict[str, int](), 0
-    for rank in figures.facts:
-        times, kernels = rank.operators.times, rank.operators.kernels
-        all_ns += int(times.total_ns[~times.communication].sum())
-        if not kernels:
+    for row in operators:
+        if row["communication"]:
             continue
-        bounds = kernels.bounds(np.arange(len(times)), len(times))
-        for pipe, total_ns in zip(bounds.bound.tolist(), times.total_ns.tolist(), strict=True):
-            if pipe:
-                by_pipe[pipe] = by_pipe.get(pipe, 0) + total_ns
+        total_ns = row["total_ns"]
+        all_ns += total_ns
+        is_outside = (row["outside_core"] or 0) >= MOSTLY_OUTSIDE
+        pipe = _OUTSIDE_CORES if is_outside else row["bound"]
+        if pipe:
+            by_pipe[pipe] = by_pipe.get(pipe, 0) + total_ns
     if sum(by_pipe.values()) < MEASURED * all_ns or not all_ns:
         return None
     longest = sorted(by_pipe.items(), key=lambda one: -one[1])[:MOST_KERNELS]
@@ -487,22 +504,22 @@ def compute_sentence(figures: Figures) -> str | None:
 
 def work_sentence(figures: Figures) -> str | None:
     """Return how fast matrix products ran, None unless the work of half of their time is known."""
-    flop = flop_ns = products_ns = 0
-    at_peak_ns = 0.0
+    flop = flop_ns = products_ns = at_peak_ns = with_peak_ns = 0.0
     for rank in figures.facts:
         shapes = rank.operators.shapes
-        sums = shapes.sums
-        flop += int(sums.flop.sum())
-        flop_ns += int(sums.flop_ns.sum())
-        products_ns += int(sums.products_ns.sum())
-        at_peak_ns += shapes.at_peak_ns
+        flop += float(shapes.sums.flop.sum())
+        flop_ns += float(shapes.sums.flop_ns.sum())
+        products_ns += float(shapes.sums.products_ns.sum())
+        of_rank = shapes.at_peak()
+        at_peak_ns += float(of_rank[0].sum())
+        with_peak_ns += float(of_rank[1].sum())
     if not flop or flop_ns < MEASURED * products_ns:
         return None
-    rate = f"Matrix products run at {format_flop(flop / flop_ns * 1e9)}/s"
+    rate = f"Matrix products run at {format_flop(round(flop / flop_ns * 1e9))}/s"
     if at_peak_ns:
-        rate += f", {format_share(at_peak_ns, flop_ns)} of the peak"
+        rate += f", {format_share(at_peak_ns, with_peak_ns)} of the peak"
         periods_ns = int(np.ma.filled(figures.steps["period_ns"], 0).sum())
-        if periods_ns and flop_ns >= COMPLETE * products_ns:
+        if periods_ns and with_peak_ns >= COMPLETE * products_ns:
             return f"{rate}; over whole steps {format_share(at_peak_ns, periods_ns)}."
     if flop_ns < COMPLETE * products_ns:
         rate += f" (shapes tell the work of {format_share(flop_ns, products_ns)} of their time)"

@@ -38,9 +38,8 @@ from timeline.records.tables import GPU, CommunicationOps, Records, Tasks
 from timeline.records.task_kinds import collective_kind
 from timeline.selection import Kind, Selection
 from timeline.sources.source import ReadRequest
-from timeline.tables.operators import OPERATORS
+from timeline.tables.operators import OPERATORS, total_by_type
 from timeline.tables.table import Table
-from timeline.verdict.verdict import total_by_type
 
 # -- operators -------------------------------------------------------------------------------------
 

@@ -124,6 +124,21 @@ def test_open_cells_are_not_known(tmp_path: Path) -> None:
     assert lost == [("flops_0.txt: rows with a cell that cannot be read, the first at line 3", 1)]
 
 
+@pytest.mark.parametrize(
+    "cells", ["5%, 1, 1", "1, 5%, 1", "5%, 1", "1, 2, 3, 5%, 1, 1", "1, 2, 3%%"]
+)
+def test_a_percentage_is_no_work(tmp_path: Path, cells: str) -> None:
+    """In columns of MFLOP and GFLOP/s, and in the summary of a rank; the row is counted as lost."""
+    rows, lost = read_text(tmp_path, OPERATORS, "a-op0, 1, 1, 1", f"x-op1, {cells}")
+    assert [row["name"] for row in rows] == ["a-op0"]
+    assert len(lost) == 1
+    (tmp_path / SUMMARY).write_text('{"FLOPs": "5%", "FLOPS": 1, "FLOPS_Utilization": "3%"}')
+    rows, _ = read(tmp_path)
+    assert [(row.get("flop"), row.get("share")) for row in rows if row["level"] == "RANK"] == [
+        (None, 0.03)
+    ]
+
+
 def test_runs_of_an_operator_are_one_row(tmp_path: Path) -> None:
     """Mean work of a run; all work by all time, here 4 MFLOP in 1.5 ms; shares weigh by time."""
     rows, _ = read_text(tmp_path, OPERATORS, "x-op1, 1, 2, 20", "x-op1, 3, 3, 30", "y-op2, 1, 1, 1")

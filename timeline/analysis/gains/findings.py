@@ -11,6 +11,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -20,6 +21,7 @@ from timeline.analysis.gains.mends import Mends, Part, split_odd
 from timeline.analysis.gains.replay import Played, RecordedRank, Replay
 from timeline.columns.columns import Bool, Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
+from timeline.columns.intervals import union
 from timeline.columns.strings import NO_NAME
 from timeline.records.not_given import NO_ID
 
@@ -277,6 +279,9 @@ class _Search:
                     waiting_ns if waits else in_time_ns, steps_ns, strict=True
                 )
             )
+            if lever.kind is FindingKind.SLOW_HOSTS:
+                # Kernels of several streams may also overlap in a replay, which hosts do not win.
+                alone, further = (min(gain_ns, self._idle_ns) for gain_ns in (alone, further))
             # The gain alone may include the loss of a fault that was found before.
             if further >= NOTABLE * self._run.recording_ns:
                 levers.append(self._finding(lever, alone, further))
@@ -289,6 +294,20 @@ class _Search:
         if not self._run.is_whole and any(one.further_ns <= most_ns for one in unsure):
             return [*sure, *unsure]
         return levers
+
+    @cached_property
+    def _idle_ns(self) -> int:
+        """Time of all ranks in which nothing runs on the device.
+
+        Without steps, that is between the first and the last task of each.
+        """
+        works = [rank.recording.work for rank in self._run.ranks]
+        busy = [union(work.start_ns, work.end_ns) for work in works]
+        spans = [one.span_ns or (0, 0) for one in busy]
+        spans_ns = [end_ns - start_ns for start_ns, end_ns in spans]
+        if len(self._run.step_numbers):
+            spans_ns = [self._run.recording_ns] * len(busy)
+        return sum(spans_ns) - sum(one.total_ns for one in busy)
 
     def _total_ns(self, less_ns: Int64, *, in_time: bool) -> int:
         """Return the duration of the run if its parts take less time.

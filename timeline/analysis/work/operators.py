@@ -9,14 +9,9 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
-from timeline.analysis.work.kernel_bounds import (
-    KernelRuns,
-    KernelTotals,
-    ShapeTotals,
-    WorkSums,
-    work_of_tasks,
-)
+from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals, cores_seen
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
+from timeline.analysis.work.shape_work import ShapeTotals, WorkSums, work_of_tasks
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import (
     Bool,
@@ -240,6 +235,7 @@ def _computing(
     parts, kept, totals = list[OperatorTimes](), list[OperatorLengths](), list[KernelTotals]()
     works = list[WorkSums]()
     with_work = len(records.metrics) > 0 or len(tasks) <= MOST_UNASKED_WORK
+    seen = cores_seen(tasks, records.metrics)
     is_single = not len(records.steps) and not len(records.ops)
     places, operators = list[Rows](), list[Int64]()
     for rows in computing_rows(tasks):
@@ -255,7 +251,9 @@ def _computing(
         if lengths:
             kept.append(replace(part_lengths, operator=operator))
         if len(records.metrics):
-            totals.append(KernelTotals.of(tasks, rows, operator, records.metrics, records.cores))
+            totals.append(
+                KernelTotals.of(tasks, rows, operator, records.metrics, records.cores, seen)
+            )
         if with_work:
             kinds = keys["type"]
             works.append(work_of_tasks(tasks, rows, kinds, operator, strings, pool))

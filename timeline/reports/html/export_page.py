@@ -51,14 +51,14 @@ from timeline.reports.html.page import (
     view_of,
 )
 from timeline.reports.html.work_sections import data_section, flop_section, memory_section
-from timeline.tables.operators import OPERATORS, operator_curves
+from timeline.tables.operators import OPERATORS, operator_curves, total_by_type
 from timeline.tables.table import Table, sum_rows
 from timeline.tables.times import STEPS
 from timeline.tables.work import LAUNCHERS, MODULES, total_over_ranks
 from timeline.units import format_count, format_short
 from timeline.verdict import figures as registry
 from timeline.verdict.figures import Figures
-from timeline.verdict.verdict import BOUND, MEASURED, total_by_type
+from timeline.verdict.verdict import BOUND, MEASURED
 from timeline.verdict.words import step_shares
 from timeline.version import __version__
 
@@ -335,7 +335,7 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
     """Yield tables of operators, or collectives, over all ranks: by type, and by name if known."""
     noun = "collective" if communication else "operator"
     for by_name in (False, True):
-        table = total_by_type(figures.operators, by_name=by_name)
+        table = total_by_type(figures.operators, by_name=by_name, facts=figures.facts)
         rows = table.take(table["communication"] == communication)
         named = rows["name"] != "" if by_name else np.ones(len(rows), np.bool_)
         if not named.any():
@@ -364,7 +364,7 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
 
 def _bound_table(figures: Figures) -> Block | None:
     """Return what bounds the types of operators that take longest, None if nothing was measured."""
-    totals = total_by_type(figures.operators)
+    totals = total_by_type(figures.operators, facts=figures.facts)
     is_bound = np.array([one is not None for one in totals["bound"].tolist()], np.bool_)
     is_known = is_bound | ~np.ma.getmaskarray(totals["flop_per_s"])
     shown = totals.take(np.flatnonzero(is_known)[:MOST_ROWS])
@@ -377,7 +377,7 @@ def _bound_table(figures: Figures) -> Block | None:
             *columns_of(shown, "type", "core", "total_ns", of=OPERATORS),
             *columns_of(shown, *BOUND, *MEASURED, of=OPERATORS),
         ],
-        "Measured on the rank where each takes longest.",
+        "Of all runs on all ranks, weighted by their time.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Reads what the counters of an AI Core measured of kernels, and how many cores a device has."""
+"""Reads what the counters of an AI Core measured of kernels, and which cores a device has."""
 
 from __future__ import annotations
 
@@ -112,10 +112,10 @@ def read_task_metrics(
 
 
 def read_core_counts(directory: Path, device: int | None) -> CoreCounts:
-    """Return the number of cores that the info.json of a device names.
+    """Return the number of cores, and their clock, that the info.json of a device names.
 
-    directory: of a capture. device: None for any, if all devices have as many. A file that cannot
-    be read counts as absent: nothing but the sentence on idle cores depends on it.
+    directory: of a capture. device: None for any, if all devices are alike. A file that cannot be
+    read counts as absent: nothing but cores in use, clock and utilization depends on it.
     """
     from timeline.sources.common.device_clock import find_clock_files
 
@@ -132,5 +132,5 @@ def _core_counts(path: Path) -> CoreCounts:
     from timeline.sources.decoders.json_values import read_json
 
     entry = first_entry(read_json(path), "DeviceInfo")
-    cube, vector = (whole_number(entry.get(name)) for name in ("ai_core_num", "aiv_num"))
-    return CoreCounts(cube or NO_ID, vector or NO_ID)
+    names = ("ai_core_num", "aiv_num", "aic_frequency", "aiv_frequency")
+    return CoreCounts(*(whole_number(entry.get(name)) or NO_ID for name in names))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import zip_longest
 from pathlib import Path
 
 import numpy as np
@@ -66,10 +67,14 @@ def _add_rows(into: TablesBuilder, level: FlopLevel, rows: Sequence[_Values]) ->
 
 
 def _number(value: object, unit: Unit) -> _Value:
-    """Parse a number of JSON or a cell in a unit; None if it is negative or not a number."""
+    """Parse a number of JSON or a cell in a unit; None if it is negative or not a number.
+
+    Only a percentage may end with its sign.
+    """
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
-    number = quantity(str(value).strip().rstrip("%"), unit)
+    text = str(value).strip()
+    number = quantity(text.removesuffix("%") if unit is Unit.PERCENT else text, unit)
     return None if number is None or number < 0 else number
 
 
@@ -152,19 +157,19 @@ def _amounts(cells: Sequence[str]) -> list[float] | None:
 
     None if a cell is not a number, is negative or too large, or if all are empty.
     """
-    amounts = []
-    for text in cells:
+    amounts, names = [], [name for _, names in _LAYOUTS.get(len(cells) + 1, ()) for name in names]
+    for text, name in zip_longest(cells, names, fillvalue=_WORK):
         is_empty = text in NOT_GIVEN
-        if not is_empty and not _is_number(text):
+        if not is_empty and _number(text, _UNITS[name]) is None:
             return None
-        amounts.append(math.nan if is_empty else float(text.rstrip("%")))
+        amounts.append(math.nan if is_empty else float(text.removesuffix("%")))
         if amounts[-1] > _MOST:
             return None
     return None if all(map(math.isnan, amounts)) else amounts
 
 
 def _is_number(cell: str) -> bool:
-    return _number(cell, Unit.NUMBER) is not None
+    return _number(cell, Unit.PERCENT) is not None
 
 
 def _means(first: Sequence[str], amounts: array[float]) -> Iterator[tuple[FlopUnit, _Values]]:

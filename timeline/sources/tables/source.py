@@ -229,6 +229,7 @@ class _Reader(LostRows):
         """Build tasks from both tables, without rows of the same task, and communication ops."""
         records_copies = len(task_times) > 0
         if len(kernels):
+            kernels = _with_cores(kernels, task_times)
             repeats, parents = find_repeats(task_times, kernels)
             reason = "rows of task_time that are kernels, which are drawn from their own table"
             count = int(np.count_nonzero(repeats))
@@ -283,6 +284,23 @@ def build_tasks(rows: KernelTable, compute: Bool, strings: StringPool) -> Tasks:
             "copy": have_type(COPY_TYPES, tasks.core, strings),
         },
     )
+
+
+def _with_cores(kernels: KernelTable, rows: KernelTable) -> KernelTable:
+    """Return the kernels with the kind of core that task_time names, if their own table does not.
+
+    A row and a kernel are the same if they have the same stream, task and start.
+    """
+    bare = np.flatnonzero((kernels.core == NO_NAME) & (kernels.stream != NO_ID))
+    if not len(bare) or not len(rows):
+        return kernels
+    streams = np.concatenate([rows.stream, kernels.stream[bare]])
+    tasks = np.concatenate([rows.task, kernels.task[bare]])
+    _, key = distinct_pairs(streams, tasks)
+    at = match_rows(key[len(rows) :], kernels.start_ns[bare], key[: len(rows)], rows.start_ns)
+    core = kernels.core.copy()
+    core[bare[at >= 0]] = rows.core[at[at >= 0]]
+    return replace(kernels, core=core)
 
 
 def find_repeats(rows: KernelTable, kernels: KernelTable) -> tuple[Bool, Bool]:
