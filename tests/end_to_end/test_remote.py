@@ -140,9 +140,7 @@ def test_what_is_not_there_is_told(command: Command, shelf: ProfileShelf) -> Non
     assert "Protocol not known: foo" in outcome.err
 
 
-@pytest.mark.parametrize(
-    "url", ["reference://me:secret@x", "filecache::reference://me:secret@x"]
-)
+@pytest.mark.parametrize("url", ["reference://me:secret@x", "filecache::reference://me:secret@x"])
 def test_a_url_that_cannot_be_opened_is_said_without_its_password(
     command: Command, url: str
 ) -> None:
