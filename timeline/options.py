@@ -59,11 +59,8 @@ class Args(enum.Enum):
 GroupBy: TypeAlias = Literal["rank", "layer"]
 """Outermost grouping of the rows of the timeline."""
 DEFAULT_LIMIT_BYTES = 20 * 1024 * 1024
-DEFAULT_MAX_EVENTS = 6_000_000
-"""Number of events that viewers load in reasonable time and memory.
-
-See `.github/docs/measurements.md`.
-"""
+DEFAULT_MAX_EVENTS = {Kind.SUMMARY: 500_000, Kind.DETAIL: 2_000_000}
+"""Number of events that a viewer loads in a few seconds; a detail is worth a longer wait."""
 LARGEST_LIMIT = 1 << 53
 """Largest limit: limits are compared as floats, which hold all integers up to this one."""
 LEAST_BARE_LIMIT = 1000
@@ -341,10 +338,10 @@ class ExportOptions:
         "--max-events",
         group=Group.OUTPUT,
         help="most slices, samples and ends of arrows in the file; 0 is any number (default: "
-        "6M, or as many as a viewer's memory holds; none with --limit 0)",
+        "500K in a summary, 2M in a detail; none with --limit 0)",
         metavar="N",
         read=_number("max-events", parse_count, most=LARGEST_LIMIT, do="0 for none."),
-        completion=Completion({"6M": "the default", "0": "no limit"}),
+        completion=Completion({"500K": "of a summary", "2M": "of a detail", "0": "no limit"}),
     )
     fit: Fit = option(
         "--fit",
@@ -408,7 +405,7 @@ class ExportOptions:
         """Return the maximum number of slices, samples and ends of arrows in a file; 0 for any."""
         if self.max_events is not None:
             return self.max_events
-        return DEFAULT_MAX_EVENTS if self.limit_bytes else 0
+        return DEFAULT_MAX_EVENTS[self.kind] if self.limit_bytes else 0
 
     @property
     def bounds_memory(self) -> bool:

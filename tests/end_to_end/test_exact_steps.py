@@ -15,6 +15,7 @@ from timeline import export
 from timeline.errors import SelectionError, UsageError
 from timeline.options import DEFAULT_MAX_EVENTS
 from timeline.reports.export_report import ExportReport
+from timeline.selection import Kind
 
 pytestmark = pytest.mark.sweep
 
@@ -162,7 +163,7 @@ def test_without_a_limit_of_bytes_there_is_none_of_events(
     assert (report.max_events, report.limited_by, report.exact_steps) == (0, None, ())
     assert elements_of(loaded) == report.outputs[0].elements
     whole = export(profile, tmp_path / "a.pftrace", kind="detail")
-    assert (whole.max_events, whole.limited_by) == (DEFAULT_MAX_EVENTS, None)
+    assert (whole.max_events, whole.limited_by) == (DEFAULT_MAX_EVENTS[Kind.DETAIL], None)
 
 
 def test_detail_of_chosen_steps_says_where_others_are_left_out(

@@ -265,8 +265,9 @@ def bookkeeping_lines(
         ]
     exact = f" (nothing in {format_exact_steps(exact_steps)})" if exact_steps else ""
     left_out = sum(omission.rows for omission in omissions if omission.loss)
+    lifting = "--limit 0" if (limited_by or "bytes") == "bytes" else "--max-events 0"
     remarks = [
-        *([f"{format_merged(merged, limited_by)}{exact}"] if merged else []),
+        *([f"{format_merged(merged, limited_by)}{exact}; {lifting} draws all"] if merged else []),
         *([f"{format_count(left_out, 'record')} left out"] if left_out else []),
         *(["clocks aligned"] if aligned else []),
     ]
