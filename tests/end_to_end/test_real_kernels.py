@@ -8,7 +8,9 @@ from __future__ import annotations
 import csv
 import json
 import math
+import re
 import shutil
+import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -393,3 +395,207 @@ def test_the_verdict_on_a_single_operator_is_about_it(capsys: pytest.CaptureFixt
         "RealDiv is limited by the scalar unit (49% busy; vector 45%): 7.48 us, 699 warm launches, "
         "first 21.80 us.\n"
     )
+
+
+# -- gaps between kernels --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Gap:
+    """A time without kernels. launch_ns: start of the call that launched the next kernel.
+
+    waited: whether a host call that waits for the device returned before the next kernel ended.
+    """
+
+    length_ns: int
+    is_late: bool | None
+    waited: bool
+
+
+@dataclass(frozen=True)
+class _Truth:
+    """What the database of a capture says, by plain loops; outside_ns: (before, after)."""
+
+    gaps: list[_Gap]
+    span_ns: int
+    longest_call: tuple[str, str]
+
+    def late(self, *, is_late: bool) -> list[int]:
+        return [gap.length_ns for gap in self.gaps if gap.is_late is is_late]
+
+
+_WAITS = re.compile("Synchronize|aclrtMemcpy$")
+
+
+def _truth(database: Path) -> _Truth:
+    with sqlite3.connect(f"file:{database}?mode=ro", uri=True) as file:
+        names = dict(file.execute("SELECT id, value FROM STRING_IDS"))
+        kernels = sorted(
+            file.execute(
+                "SELECT startNs, endNs, connectionId FROM TASK WHERE globalTaskId IN "
+                "(SELECT globalTaskId FROM COMPUTE_TASK_INFO)"
+            )
+        )
+        calls = sorted(
+            (start, end, names[name], connection)
+            for start, end, name, connection in file.execute(
+                "SELECT startNs, endNs, name, connectionId FROM CANN_API"
+            )
+        )
+    launched = {connection: start for start, _, _, connection in calls}
+    waits = [(start, end) for start, end, name, _ in calls if _WAITS.search(name)]
+    gaps, free_ns = [], kernels[0][1]
+    for start, end, connection in kernels[1:]:
+        if start > free_ns:
+            launch = launched.get(connection)
+            waited = any(began <= start and free_ns < ended < end for began, ended in waits)
+            is_late = None if launch is None else launch >= free_ns
+            gaps.append(_Gap(start - free_ns, is_late, waited and is_late is not False))
+        free_ns = max(free_ns, end)
+    before = [(end - start, name) for start, end, name, _ in calls if end <= kernels[0][0]]
+    after = [(end - start, name) for start, end, name, _ in calls if start >= free_ns]
+    longest = (max(before)[1], max(after)[1])
+    return _Truth(gaps, free_ns - kernels[0][0], longest)
+
+
+def _databases(name: str) -> list[Path]:
+    found = sorted((DATA / "msprof-single" / name).glob("PROF_*/msprof_*.db"))
+    if not found:
+        pytest.skip(f"{name} is not beside the project")
+    return found
+
+
+def _verdict(path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    assert main(["--verdict", str(path)]) == 0
+    return capsys.readouterr().out.split("\n\n")[0]
+
+
+def _percent(out: str, pattern: str) -> int:
+    match = re.search(pattern, out)
+    assert match is not None, out
+    return int(match[1])
+
+
+def _counts(out: str) -> tuple[int, int]:
+    match = re.search(r"[Ii]n (\d+) of (\d+) gaps between kernels", out)
+    assert match is not None, out
+    return int(match[1]), int(match[2])
+
+
+def test_gaps_of_queued_kernels_are_the_devices(capsys: pytest.CaptureFixture[str]) -> None:
+    """Nearly all kernels of cann9-add are launched long before they start: it is not host-bound."""
+    for database in _databases("cann9-add"):
+        truth, out = _truth(database), _verdict(database.parent, capsys)
+        queued, late = truth.late(is_late=False), truth.late(is_late=True)
+        assert len(queued) > 0.98 * len(truth.gaps)
+        assert f"in {len(queued)} of {len(truth.gaps)}, the next kernel was launched before" in out
+        assert f"it starts {median(queued) / 1000:.2f} us later (median" in out
+        assert "bound:" not in out
+        assert "collecting metrics for each kernel may be part of that" in out
+        assert _counts(out.split("later (median")[1]) == (len(late), len(truth.gaps))
+        gain = _percent(out, r"at most (\d+)% shorter")
+        assert gain <= round(100 * sum(late) / truth.span_ns)
+        waited = [gap.length_ns for gap in truth.gaps if gap.waited]
+        assert f"in {len(waited)} gaps in which the program waits" in out
+        assert sum(waited) > 0.95 * sum(late)
+
+
+def test_waits_of_a_benchmark_are_not_the_host(capsys: pytest.CaptureFixture[str]) -> None:
+    """Kernels of cann9-div follow each other at once but for some late launches and five waits."""
+    (database,) = _databases("cann9-div")
+    truth, out = _truth(database), _verdict(database.parent, capsys)
+    late = truth.late(is_late=True)
+    waited = [gap.length_ns for gap in truth.gaps if gap.waited]
+    assert "bound:" not in out
+    assert "device makes" not in out
+    assert _counts(out) == (len(late), len(truth.gaps))
+    assert f"in {len(waited)} gaps in which the program waits for the device" in out
+    rest = 100 * (sum(late) - sum(waited)) / truth.span_ns
+    assert _percent(out, r"(\d+)% if these waits stay") == pytest.approx(rest, abs=1)
+
+
+def test_late_launches_are_host_bound(capsys: pytest.CaptureFixture[str]) -> None:
+    """Most kernels of cann9-matmul and cann9-relu are launched when the device is already free."""
+    for database in (*_databases("cann9-matmul"), *_databases("cann9-relu")):
+        truth, out = _truth(database), _verdict(database.parent, capsys)
+        late = truth.late(is_late=True)
+        assert "Host-bound: in" in out
+        assert "Launch-bound" not in out
+        count, of = _counts(out)
+        assert of == len(truth.gaps)
+        assert count == pytest.approx(len(late), rel=0.05)  # clocks of the host are fitted
+        most = 100 * sum(gap.length_ns for gap in truth.gaps) / truth.span_ns
+        assert _percent(out, r"at most (\d+)% shorter") <= round(most)
+
+
+def test_waits_after_each_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    """The host of cann-ffts waits after each launch; the profile has no launches but says so."""
+    (database,) = _databases("cann-ffts")
+    truth, out = _truth(database), _verdict(database.parent, capsys)
+    assert [gap.is_late for gap in truth.gaps] == [None] * 20
+    assert all(gap.waited for gap in truth.gaps)
+    assert "waits for the device after each kernel (aclrtSynchronizeStream, in 20 of 20 gaps" in out
+    median_us = median(gap.length_ns for gap in truth.gaps) / 1000
+    assert f"{median_us:.0f} us idle each (median), 13% of the time" in out
+    assert "collecting L2 cache metrics for each kernel may be part of that" in out
+    assert "not in this profile" not in out
+
+
+def test_pipes_in_turn_add_up(capsys: pytest.CaptureFixture[str]) -> None:
+    """Shares of the pipes of cann-ffts add up to all of its time, in the mean of its kernels."""
+    (database,) = _databases("cann-ffts")
+    (table,) = (database.parent / "mindstudio_profiler_output").glob("op_summary_*.csv")
+    (expected,) = _expected(table, by=("OP Type",)).values()
+    sums = [
+        total / expected.measured
+        for name, total in expected.ratios.items()
+        if name.startswith("aic_") and name.endswith("_ratio")
+    ]
+    out = _verdict(database.parent, capsys)
+    assert f"their shares add up to {sum(sums):.0%} (MTE2 40%, FixPipe 30%, " in out
+    for other in ("cann9-add", "cann9-div", "cann9-matmul"):
+        assert "one after another" not in _verdict(_databases(other)[0].parent, capsys)
+
+
+def test_host_calls_outside_the_kernels(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where they take longer than all kernels, the longest of them is named."""
+    for name, place in (("cann9-div", 0), ("cann9-matmul", 0), ("cann9-add", 1), ("cann-ffts", 1)):
+        database = _databases(name)[0]
+        call = _truth(database).longest_call[place]
+        edge = ("before the first", "after the last")[place]
+        out = _verdict(database.parent, capsys)
+        assert re.search(rf"^Host calls outside .* ms {edge} kernel \({call}", out, re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", ["torch-npu-text", "torch-npu-db", "torch-npu-db-level0"])
+def test_a_gap_may_be_the_cost_of_l2_metrics(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Settings of all three collect metrics of the L2 cache; their gaps are some 87 us at least."""
+    if not (DATA / name).exists():
+        pytest.skip(f"{name} is not beside the project")
+    out = _verdict(DATA / name, capsys)
+    (settings,) = (DATA / name).glob("rank0_ascend_pt/profiler_info_0.json")
+    assert '"_l2_cache": true' in settings.read_text()
+    assert re.search(
+        r"at least 8[78]\.\d us each, which may be the cost of collecting L2 cache", out
+    )
+
+
+def test_a_comparison_of_kernels_opens_with_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Medians of all launches but the first, and bounds, before anything end to end."""
+    base, new = _databases("cann9-add")
+    medians = []
+    for database in (base, new):
+        (table,) = (database.parent / "mindstudio_profiler_output").glob("op_summary_*.csv")
+        with table.open(newline="", encoding="utf-8") as file:
+            rows = sorted(csv.DictReader(file), key=lambda row: float(row["Task Start Time(us)"]))
+        medians.append(median(float(_of(row, DURATION)) for row in rows[1:]))
+    output = tmp_path / "both.pftrace"
+    assert main(["compare", str(base.parent), str(new.parent), "-o", str(output)]) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith(
+        f"add_kernel {medians[1] / medians[0] - 1:+.1%} (+500 ns): 2.58 us before"
+    )
+    assert "scalar unit (59% busy; MTE2 29%) before" in line
+    assert "scalar unit (58% busy; MTE2 44%) now" in line

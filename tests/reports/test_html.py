@@ -321,7 +321,8 @@ def test_sizes_that_nothing_tells_are_no_sizes() -> None:
 def test_what_is_left_out_is_said(report: ExportReport) -> None:
     """By reason, over all ranks, with the warnings and the size of the timeline."""
     omissions = tuple(
-        Omission("lost & found", rank + 2, rank, code=OmissionCode.NOT_DRAWN) for rank in (0, 1)
+        Omission("lost & found", rank + 2, rank, loss=True, code=OmissionCode.NOT_DRAWN)
+        for rank in (0, 1)
     )
     text = render_export_page(
         replace(report, omissions=omissions, warnings=("mind the gap",))

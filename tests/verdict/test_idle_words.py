@@ -60,8 +60,17 @@ def test_calls_and_the_least_gap() -> None:
         },
         least_ns=2_000,
     )
-    assert idle_sentence(found, steps=4, span_ns=20 * MS) == (
-        "Idle 10.00 ms per step in all: 6.00 ms host busy elsewhere (aten::item "
-        "3.00 ms, aten::cat 1.00 ms), 3.00 ms between tasks (at least 2.00 us each), 1.00 "
-        "ms queued on the host (Enqueue)."
+    assert idle_sentence(found, steps=4, span_ns=20 * MS, beyond=True) == (
+        "Idle 10.00 ms per step, also before the first kernel and between steps: 6.00 ms host busy "
+        "elsewhere (aten::item 3.00 ms, aten::cat 1.00 ms), 3.00 ms between tasks (at least "
+        "2.00 us each), 1.00 ms queued on the host (Enqueue)."
+    )
+
+
+def test_the_least_gap_may_be_the_cost_of_collecting() -> None:
+    """Where the profiler collects metrics of each task, the gap between tasks is no promise."""
+    found = MeanIdle((("between_tasks", MS),), {}, 87_000, "L2 cache metrics")
+    assert idle_sentence(found, steps=1, span_ns=2 * MS) == (
+        "Idle 1.00 ms: 1.00 ms between tasks (at least 87.0 us each, which may be the cost of "
+        "collecting L2 cache metrics for each task)."
     )

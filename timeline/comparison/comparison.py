@@ -38,7 +38,7 @@ from timeline.comparison.parts import (
     select_parts,
     with_classes,
 )
-from timeline.comparison.sentences import sentences_of
+from timeline.comparison.sentences import kernel_changes, sentences_of
 from timeline.comparison.sides import RUNS, Sides
 from timeline.errors import format_ids
 from timeline.tables.table import Table, join_columns
@@ -226,6 +226,8 @@ class Comparison:
     modules: Table = _no_table()
     host_calls: Table = _no_table()
     sides: Sides = RUNS
+    kernels: tuple[str, ...] = ()
+    """Sentences on the kernels of two captures of few operators."""
 
     @classmethod
     def of(
@@ -328,6 +330,7 @@ class Comparison:
             operator_memory=pair_operator_memory(launching, shares, names),
             modules=modules.take(slice(MOST_MODULES)),
             host_calls=host_calls.take(slice(MOST_HOST_CALLS)),
+            kernels=tuple(kernel_changes(base, new, called)),
             sides=called,
         )
 

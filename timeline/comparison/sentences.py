@@ -22,6 +22,8 @@ from timeline.errors import format_ids
 from timeline.tables.short_names import operator_label, shortened
 from timeline.tables.table import Table
 from timeline.units import format_count, format_duration, format_short
+from timeline.verdict.figures import Figures
+from timeline.verdict.words import few_kernels
 
 if TYPE_CHECKING:
     from timeline.comparison.comparison import Comparison
@@ -39,8 +41,33 @@ LEAST_OF_CAUSE = 0.1
 """Minimum share of the change of a cause for an operator or call to be named."""
 
 
+def kernel_changes(base: Figures, new: Figures, sides: Sides) -> Iterator[str]:
+    """Yield a sentence on each kernel of two captures of few operators: its time, and its bound.
+
+    A kernel that only one of them ran is left out, unless each ran a single one.
+    """
+    runs = [list(few_kernels(side)[1].values()) for side in (base, new)]
+    if [len(kernels) for kernels in runs] == [1, 1]:
+        pairs = [(runs[0][0], runs[1][0])]
+    else:
+        before = {(one.name, one.core): one for one in runs[0]}
+        keys = [(one.name, one.core) for one in runs[1]]
+        pairs = [
+            (before[key], one) for key, one in zip(keys, runs[1], strict=True) if key in before
+        ]
+    for was, now in pairs:
+        name = now.name if was.name == now.name else sides.both(was.name, now.name)
+        took = sides.both(format_short(was.median_ns), format_short(now.median_ns))
+        change = format_change(was.median_ns, now.median_ns)
+        bound = ""
+        if was.pipe and now.pipe:
+            bound = f"; {sides.both(was.bound_text(), now.bound_text())}"
+        yield f"{name} {change}: {took} (medians of launches){bound}."
+
+
 def sentences_of(comparison: Comparison) -> Iterator[str]:
     """Yield the sentences, the most important first; none if a run holds nothing."""
+    yield from comparison.kernels
     whole = comparison.whole
     base_ns, new_ns, delta_ns = whole["base_ns"], whole["new_ns"], whole["delta_ns"]
     if not base_ns or not new_ns:

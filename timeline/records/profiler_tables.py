@@ -67,6 +67,19 @@ class UnusedFile:
     """Description of its content."""
 
 
+L2_HIT_RATES = "hit rates of the L2 cache by kernel"
+"""Description of files that show that the profiler collected metrics of the L2 cache."""
+
+
+class CollectionSettings(ColumnTable):
+    """Settings of the profiler, one row.
+
+    l2_cache: whether it collects metrics of the L2 cache for each kernel.
+    """
+
+    l2_cache: Bool = column(np.bool_)
+
+
 # -- small tables ----------------------------------------------------------------------------------
 
 

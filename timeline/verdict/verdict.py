@@ -30,6 +30,7 @@ from timeline.verdict import words
 from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_RANKS, worst_of_each
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
+from timeline.verdict.kernel_gaps import gaps_of, has_reason, host_outside_sentence
 from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
 from timeline.verdict.one_off import one_off_sentence
 from timeline.verdict.slow_step import SlowBesideUsual
@@ -43,6 +44,7 @@ from timeline.verdict.words import (
 )
 
 MOST_OPERATORS = 5
+_OF_KERNELS = (FindingKind.SLOW_HOSTS, FindingKind.SLOW_OPERATOR)
 BOUND = ("bound", "bound_share")
 MEASURED = ("cores", "clock_ghz", "outside_core", "flop_per_s", "utilization")
 MOST_BARS = 24
@@ -153,6 +155,8 @@ class Verdict:
     """Command that compares `pair_to_see`, or empty; added after `of`."""
     commands: tuple[str, ...] = ()
     """Command that shows each finding in detail, an empty string for none; added after `of`."""
+    host_outside: str | None = None
+    """Sentence on host calls outside the time of few operators; None unless they take longer."""
     one_off: str | None = None
     """Sentence on a host call that took most of the idle time once; None without any."""
 
@@ -193,6 +197,9 @@ class Verdict:
         slow_step = SlowBesideUsual.of(figures, ordinary) if is_notable else None
         odd = (one.steps for one in figures.findings.found if one.steps)
         pairs = (SlowBesideUsual.of(figures, _rows_of(steps, one), one) for one in odd)
+        kernels = tuple(kernel_sentences(figures))
+        # Sentences on kernels say why if the launches that would are not recorded.
+        said = bool(kernels) and any(has_reason(gaps_of(rank)) for rank in figures.facts)
         return cls(
             figures.overlap,
             measured,
@@ -208,12 +215,13 @@ class Verdict:
             means,
             words.ends_sentence(figures.steps),
             None
-            if mean is None or idle is None
+            if mean is None or idle is None or said
             else idle_sentence(
                 idle,
                 steps=mean.steps,
                 span_ns=mean.period_ns,
                 computing=mean.computing_ns > 0,
+                beyond=mean.before_ns + mean.between_ns > 0,
             ),
             len(means),
             len(figures.overlap) - len(means),
@@ -228,8 +236,11 @@ class Verdict:
                 _steps_to_see(figures.steps, steps, ordinary, finding)
                 for finding in figures.findings.found
             ),
-            kernels=(kernels := tuple(kernel_sentences(figures))),
+            kernels=kernels,
             compute=tuple(_compute_sentences(figures, totals, mean, with_bounds=not kernels)),
+            host_outside=host_outside_sentence(gaps_of(figures.facts[0]))
+            if kernels and len(figures.facts) == 1
+            else None,
             one_off=None if mean is None else one_off_sentence(figures.facts),
             slow_step=slow_step,
             pair_to_see=next(pairs, slow_step),
@@ -294,10 +305,10 @@ class Verdict:
         """Yield the answers for people, the most important first."""
         findings = [one.sentence for one in self.findings.found]
         yield from self.kernels
-        # Of few operators it says nothing that one of them takes most of the time.
-        first = {one.kind for one in self.findings.found[:1]}
-        if not (self.kernels and FindingKind.SLOW_OPERATOR in first):
-            yield from findings[:1]
+        if self.kernels:
+            # Sentences on kernels say more of these.
+            findings = [one.sentence for one in self.findings.found if one.kind not in _OF_KERNELS]
+        yield from findings[:1]
         if self.mean is not None and not (findings or self.findings.reason or self.kernels):
             yield words.nothing_sentence(self.mean, self._longest_operator())
         yield from self.data_advice
@@ -324,7 +335,7 @@ class Verdict:
         yield from self.compute
         yield from self.bubbles
         yield from self._outside(mean)
-        yield from filter(None, [self.idle, self.one_off, self.ends])
+        yield from filter(None, [self.host_outside, self.idle, self.one_off, self.ends])
         yield from self._slowest_step()
         yield from self._slowest_rank()
 

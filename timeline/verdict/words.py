@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
+from timeline.analysis.gains.findings import FindingKind
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Basis
 from timeline.analysis.work.framework_calls import STEP
 from timeline.analysis.work.kernel_bounds import LATENCY, LEAST_BOUND, Bounds
 from timeline.printable import printable
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table, lines_by
 from timeline.units import (
@@ -26,6 +27,7 @@ from timeline.units import (
     format_short,
 )
 from timeline.verdict.figures import Figures
+from timeline.verdict.kernel_gaps import collected, gap_sentences, gaps_of, turns_sentence
 from timeline.verdict.mean_step import MeanStep, are_of_ordinary_steps
 from timeline.verdict.one_off import without_one_offs
 
@@ -172,11 +174,13 @@ class MeanIdle:
 
     causes: the value of each `IdleCause` and its time, longest first. calls: the host calls that
     took longest, for each cause. least_ns: minimum gap of the device between tasks, 0 if unknown.
+    collected: what the profiler collected of each task, which may take that time, empty if nothing.
     """
 
     causes: tuple[tuple[str, int], ...]
     calls: Mapping[str, tuple[tuple[str, int], ...]]
     least_ns: int = 0
+    collected: str = ""
 
     @property
     def total_ns(self) -> int:
@@ -216,6 +220,7 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
         tuple(sorted(mean_ns.items(), key=lambda item: (-item[1], item[0]))),
         {cause: _longest_calls(calls, cause, count) for cause in mean_ns},
         min(np.ma.compressed(whole["least_ns"]).tolist(), default=0),
+        max(map(collected, figures.facts), key=len, default=""),
     )
 
 
@@ -254,12 +259,18 @@ def _with_line(name: str, call: str, line: str) -> str:
 
 
 def idle_sentence(
-    idle: MeanIdle, *, steps: int, span_ns: int, computing: bool = True
+    idle: MeanIdle,
+    *,
+    steps: int,
+    span_ns: int,
+    computing: bool = True,
+    beyond: bool = False,
 ) -> str | None:
     """Return a sentence on idle time and its causes, None if it is a small share of a step.
 
     steps: see `MeanStep`; if several, times are means. span_ns: period of a step.
     computing: whether the profile holds compute tasks; if not, only waits for data are known.
+    beyond: whether some of it is before the first kernel or between steps, see `MeanIdle`.
     """
     if not computing:
         return _data_sentence(idle, steps, span_ns)
@@ -268,7 +279,9 @@ def idle_sentence(
         return None
     head = f"Idle {format_like(total_ns, total_ns)}"
     if steps > 1:
-        head += " per step in all"
+        head += " per step"
+    if beyond:
+        head += ", also before the first kernel and between steps"
     unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
     if unknown_ns > NEARLY_ALL * total_ns:
         return f"{head}: the launches that would tell why are not in this profile."
@@ -296,6 +309,8 @@ def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:
         named = [calls[0][0]]
     if cause == IdleCause.BETWEEN_TASKS.value:
         named = [f"at least {format_short(idle.least_ns)} each"] if idle.least_ns else []
+        if named and idle.collected:
+            named += [f"which may be the cost of collecting {idle.collected} for each task"]
     more = f" ({', '.join(named)})" if named else ""
     return f"{format_like(cause_ns, total_ns)} {IdleCause(cause).words}{more}"
 
@@ -343,34 +358,49 @@ _LABELS = {"mte1": "MTE1", "mte2": "MTE2", "mte3": "MTE3", "fixpipe": "FixPipe"}
 
 
 def kernel_sentences(figures: Figures) -> Iterator[str]:
-    """Yield a sentence on each kernel, if the capture is of few operators.
+    """Yield sentences on the kernels, and on the gaps between them, of a capture of few operators.
 
-    It then has no steps and no collectives. The rank that computes longest stands for all.
+    See `few_kernels`.
+    """
+    rank, kernels = few_kernels(figures)
+    if rank is None:
+        return
+    names = [one.name for one in kernels.values()]
+    for at, one in kernels.items():
+        yield one.sentence(with_core=names.count(one.name) > 1)
+        yield from filter(None, [turns_sentence(rank.operators.kernels, at, _LABELS)])
+    hosts = [one for one in figures.findings.found if one.kind is FindingKind.SLOW_HOSTS]
+    gain_ns = sum(one.further_ns for one in hosts[:1])
+    kernel_ns = next(iter(kernels.values())).median_ns
+    yield from gap_sentences(gaps_of(rank), kernel_ns, gain_ns, collected(rank))
+
+
+def few_kernels(figures: Figures) -> tuple[RankFacts | None, dict[int, Kernel]]:
+    """Return the kernels of a capture of few operators by row of OperatorTimes, longest first.
+
+    It then has no steps and no collectives. The rank that computes longest stands for all; None
+    if the capture is of many operators.
     """
     ranks = [one for one in figures.facts if len(one.operators.runs)]
     if not ranks or len(figures.steps):
-        return
+        return None, {}
     rank = max(ranks, key=lambda one: int(one.operators.times.total_ns.sum()))
     times = rank.operators.times
     order = np.argsort(-times.total_ns, kind="stable")
     all_ns = int(times.total_ns.sum())
     if int(times.total_ns[order[:MOST_KERNELS]].sum()) < MOST_OF_COMPUTE * all_ns:
-        return
+        return None, {}
     bounds = rank.operators.kernels.bounds(np.arange(len(times)), len(times))
     shown = [
         at
         for at in order[:MOST_KERNELS].tolist()
         if times.total_ns[at] >= LEAST_OF_COMPUTE * all_ns
     ]
-    kernels = [_Kernel.of(rank, at, bounds) for at in shown]
-    names = [one.name for one in kernels]
-    for one in kernels:
-        yield one.sentence(with_core=names.count(one.name) > 1)
-    yield from _launch_bound(rank, shown[0])
+    return rank, {at: Kernel.of(rank, at, bounds) for at in shown}
 
 
 @dataclass(frozen=True)
-class _Kernel:
+class Kernel:
     """One operator of a capture of few.
 
     pipe: see `Bounds.bound`. cores: number in use and of the device (NO_ID if not known), None
@@ -393,7 +423,7 @@ class _Kernel:
     mean_ns: float
 
     @classmethod
-    def of(cls, rank: RankFacts, at: int, bounds: Bounds) -> _Kernel:
+    def of(cls, rank: RankFacts, at: int, bounds: Bounds) -> Kernel:
         """Return the operator in a row of OperatorTimes."""
         operators = rank.operators
         times, runs = operators.times, operators.runs
@@ -426,14 +456,18 @@ class _Kernel:
         if self.outside >= MOSTLY_OUTSIDE:
             spent = format_share(self.outside, 1)
             head = f"{name} spends {spent} of {took} outside the cores"
-            head += f"; in them, it is {self._bound()}" if self.pipe else ""
+            head += f"; in them, it is {self.bound_text()}" if self.pipe else ""
         elif self.pipe:
-            head = f"{name} is {self._bound()}: {took}"
+            head = f"{name} is {self.bound_text()}: {took}"
         return ", ".join([head, *self._runs(), *self._cores()]) + "."
 
-    def _bound(self) -> str:
+    def bound_text(self) -> str:
+        """Return what bounds it, as the end of a sentence; `pipe` must be known."""
         if self.pipe == LATENCY:
-            return f"limited by latency (no pipe is busy {LEAST_BOUND:.0%} of the time)"
+            return (
+                f"limited by latency (no pipe is busy {LEAST_BOUND:.0%} of the time: too little "
+                "work, or its instructions wait for each other)"
+            )
         how = "bound" if self.busy >= FULLY else "mostly bound"
         how = how if self.busy >= MOSTLY else "limited"
         label = f"{_LABELS[self.pipe]} " if self.pipe in _LABELS else ""
@@ -461,19 +495,6 @@ class _Kernel:
         if OUTSIDE <= self.outside < MOSTLY_OUTSIDE:
             core_ns = round((1 - self.outside) * self.mean_ns)
             yield f"{format_like(core_ns, self.median_ns)} of it in the cores"
-
-
-def _launch_bound(rank: RankFacts, at: int) -> Iterator[str]:
-    """Yield that kernels take no longer than the gaps between them, if so."""
-    runs = rank.operators.runs
-    (row,) = np.flatnonzero(runs.operator == at)
-    gap_ns, median_ns = int(runs.gap_ns[row]), int(runs.median_ns[row])
-    if gap_ns == NO_TIME or gap_ns < median_ns or rank.operators.times.count[at] <= LEAST_WARM:
-        return
-    yield (
-        f"Launch-bound: after kernels of {format_short(median_ns)}, no kernel runs for "
-        f"{format_short(gap_ns)} until the next one on their stream (medians)."
-    )
 
 
 def compute_sentence(operators: Iterable[Mapping[str, Any]]) -> str | None:

@@ -16,6 +16,7 @@ from simulator.simulation import make_run
 from simulator.writers.mindspore.tables.cluster import write_cluster
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.profiler_tables import (
+    CollectionSettings,
     CollectiveSums,
     LinkSums,
     ParallelSource,
@@ -280,3 +281,16 @@ def assert_identities(times: ParallelTimes) -> None:
         times.communication_alone_ns - times.receive_alone_ns - times.collective_alone_ns
     )
     assert len(times) and apart_ns.max() <= 2 * ROUNDING_NS and alone_ns.max() <= 2 * ROUNDING_NS
+
+
+@pytest.mark.parametrize(("setting", "rows"), [(True, [True]), (False, []), (None, []), ("on", [])])
+def test_settings_say_whether_l2_metrics_are_collected(
+    tmp_path: Path, setting: object, rows: list[bool]
+) -> None:
+    """Those that torch_npu writes; a file without them, or with other values, is no damage."""
+    (tmp_path / "parallel_strategy_0.json").write_text("{}")
+    config = {"experimental_config": {"_l2_cache": setting}}
+    (tmp_path / "profiler_info_0.json").write_text(json.dumps({"config": config, "rank_id": 0}))
+    tables, damage = read(tmp_path)
+    assert tables.of(CollectionSettings).l2_cache.tolist() == rows
+    assert not damage

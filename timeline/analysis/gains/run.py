@@ -55,6 +55,7 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
     numbers, steps, bounds_ns, is_cut, has_gaps = _steps(facts)
     if len(bounds_ns):
         start_ns, end_ns = min(start_ns, int(bounds_ns[0])), max(end_ns, int(bounds_ns[-1]))
+    ranks = [_until(rank, end_ns) for rank in ranks]
     hosts = [rank.recording.points for rank in ranks if len(rank.recording.points)]
     start_ns = min([start_ns, *(int(points.time_ns[0]) for points in hosts)])
     if len(numbers):
@@ -76,6 +77,13 @@ def gather_run(facts: Sequence[RankFacts], waiting: Waiting) -> Run | None:
         is_whole,
         has_gaps,
     )
+
+
+def _until(rank: RecordedRank, end_ns: int) -> RecordedRank:
+    """Return a rank without the points of its host after the run, which no gain may shorten."""
+    points = rank.recording.points
+    count = int(np.searchsorted(points.time_ns, end_ns, side="right"))
+    return rank if count == len(points) else rank.with_tables(points=points[:count])
 
 
 def _ops_of(facts: Sequence[RankFacts], waiting: Waiting) -> tuple[list[RankOps], bool]:

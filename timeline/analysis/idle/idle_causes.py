@@ -26,6 +26,7 @@ from timeline.analysis.idle.idle_sums import (
     IdleTimes,
     Parts,
 )
+from timeline.analysis.idle.kernel_gaps import kernel_gaps
 from timeline.analysis.idle.launches import DeviceItems, device_items, values_at
 from timeline.analysis.overlap import Overlap
 from timeline.analysis.steps import data_aug_bounds
@@ -204,7 +205,12 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
     longest = gaps.take(charges.longest)
     times_ns, names = (longest.start_ns, longest.end_ns), _names_around(longest, items)
     listed = charges.longest_gaps(times_ns, periods, names, records.strings)
-    return RankIdle(sums.parts(), sums.times(least_ns), charges.charged(), listed)
+    times = sums.times(least_ns)
+    if not len(steps):
+        inner = gaps.take(gaps.inner)
+        between = kernel_gaps(records, inner, inner.item, items)
+        times = replace(times, kernel_gaps=between)
+    return RankIdle(sums.parts(), times, charges.charged(), listed)
 
 
 def _names_around(gaps: Gaps, items: DeviceItems) -> tuple[Codes, Codes]:

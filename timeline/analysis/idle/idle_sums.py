@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from timeline.analysis.idle.kernel_gaps import KernelGaps
 from timeline.analysis.steps import NO_STEP
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
 from timeline.columns.distinct import are_first, distinct
@@ -66,7 +67,7 @@ _WORDS = {
     IdleCause.HOST_WAITED_FOR_DEVICE: "the host waited for the device",
     IdleCause.QUEUED: "queued on the host",
     IdleCause.LAUNCH_CALL: "in launch calls",
-    IdleCause.LAUNCH_LATENCY: "launch latency",
+    IdleCause.LAUNCH_LATENCY: "between launch and start",
     IdleCause.BETWEEN_TASKS: "between tasks",
     IdleCause.LAUNCHED_BEFORE: "blocked on the device",
     IdleCause.OUTSIDE_CALLS: "outside any call",
@@ -125,13 +126,14 @@ class IdleTimes:
     """Idle time by cause, and by cause and call; calls and lines are positions in `names`.
 
     least_ns: the device's own minimum gap between two tasks, 0 if there are too few gaps to
-    estimate it.
+    estimate it. kernel_gaps: empty if the rank has steps.
     """
 
     causes: CauseTimes = field(default_factory=CauseTimes.empty)
     calls: CallTimes = field(default_factory=CallTimes.empty)
     names: tuple[str, ...] = ()
     least_ns: int = 0
+    kernel_gaps: KernelGaps = KernelGaps()
 
 
 class Parts(Spans):

@@ -173,9 +173,13 @@ def folded_tables(tables: Iterable[Block | None]) -> list[Block | None]:
 
 
 def notice_text(warnings: Sequence[str], omissions: Sequence[Omission]) -> str:
-    """Return a notice that there are warnings and omissions, empty if there are none."""
+    """Return a notice that there are warnings and lost records, empty if there are none.
+
+    Records that only repeat others are no loss.
+    """
+    is_lost = any(one.loss for one in omissions)
     count = format_count(len(warnings), "warning") if warnings else ""
-    return "; ".join(filter(None, [count, "records were left out" if omissions else ""]))
+    return "; ".join(filter(None, [count, "records were left out" if is_lost else ""]))
 
 
 def omissions_section(

@@ -11,6 +11,7 @@ from timeline.columns.strings import NO_NAME
 from timeline.errors import SourceError
 from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import (
+    CollectionSettings,
     CollectiveSums,
     LinkSums,
     ParallelSource,
@@ -135,6 +136,11 @@ def _read_profiler_info(path: Path, _: LossLog, into: TablesBuilder) -> None:
     info = read_json(path)
     values = map(info.get, ("parallel_mode", "stage_num", "rank_size"))
     _add_strategy(ParallelSource.PROFILER_INFO, path, into, *values)
+    settings: object = info
+    for key in ("config", "experimental_config", "_l2_cache"):
+        settings = settings.get(key) if isinstance(settings, dict) else None
+    if settings is True:
+        into.add(CollectionSettings.of(1, l2_cache=True))
 
 
 def _read_metadata(path: Path, _: LossLog, into: TablesBuilder) -> None:

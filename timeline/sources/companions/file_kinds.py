@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
 
+from timeline.records.profiler_tables import L2_HIT_RATES
 from timeline.sources.common.counter_tables import OPERATOR_MEMORY, csv_tables
 from timeline.sources.files.opened import files_by_name, remember_by_directory
 
@@ -67,7 +68,7 @@ _UNUSED_CSV = {
     "kernel_details": _SAME,
     "task_time": _SAME,
     "step_trace": _SAME,
-    "l2_cache": "hit rates of the L2 cache by kernel",
+    "l2_cache": L2_HIT_RATES,
     "data_preprocess": "operators of the data pipeline on AI CPU",
     "aicpu": "times of AI CPU operators",
     "fusion_op": "operators that were fused",
@@ -103,7 +104,7 @@ _UNUSED_JSON = {
 _UNUSED_SQLITE = {
     "op_counter": "sums of operators",
     "biu_perf": "metrics of the bus",
-    "l2cache": "hit rates of the L2 cache by kernel",
+    "l2cache": L2_HIT_RATES,
     "soc_log": "tasks as the scheduler logged them",
     "rts_track": "numbering of tasks",
     "tensor_info": "tensors of kernels",
