@@ -77,11 +77,15 @@ def test_a_remedy_needs_its_evidence(expected: str, given: dict[str, object]) ->
     assert _remedy(**given) == expected  # type: ignore[arg-type]
 
 
-def test_a_remedy_is_given_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two findings of one real run with the same evidence: the first one says what to try."""
+def test_allocations_of_a_first_step_are_no_reason_to_change_the_allocator(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a real run of three steps only the first allocates: it is to warm up, and no base."""
     path = DATA / "gpu-ranks"
     if not Path(path).exists():
         pytest.skip("gpu-ranks is not beside the project")
     assert main(["--verdict", str(path)]) == 0
     answer = " ".join(capsys.readouterr().out.split())
-    assert answer.count(remedies.ALLOCATE) == 1
+    assert answer.count(remedies.WARM_UP) == 1
+    assert remedies.ALLOCATE not in answer
+    assert "Mean of 4 ranks and 2 steps." in answer

@@ -532,7 +532,7 @@ def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
 
 
 LEAST_SHARE = 0.05
-"""Share of the recording from which time in the allocator of the device has a remedy."""
+"""Share of ordinary steps from which time in the allocator of the device has a remedy."""
 _COMPILES = re.compile(r"aclop\w*compile", re.I)
 """Calls of torch_npu that compile an operator of unknown shapes before they launch it."""
 _READS_VALUE = re.compile(r"(?:^|::|@|\b)(?:_?local_scalar_dense|item|tolist|nonzero|is_nonzero)\b")
@@ -568,7 +568,7 @@ def find_remedy(
         finding: the loss.
         cause: its cause, as it is reported.
         call: host call that takes most of it, empty if unknown.
-        share: its gain as a share of the recording.
+        share: of ordinary steps in which hosts allocate or free memory of the device.
         waits: names of the calls on the critical path that wait for data.
         on_ai_cpu: whether the operator of the finding runs on AI CPUs.
         first_steps: the first steps of the recording.

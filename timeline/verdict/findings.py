@@ -21,6 +21,7 @@ from timeline.analysis.gains.findings import (
 )
 from timeline.analysis.gains.run import gather_run
 from timeline.analysis.idle.host_calls import names_waiting_for_data
+from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit, find_culprit
 from timeline.analysis.waits.waiting import Waiting
@@ -162,7 +163,10 @@ def report_findings(
         return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
     losses = find_losses(run)
     numbers = [rank.rank for rank in facts]
-    words = FindingWords(numbers, losses, path, computing, on_disk, _ai_cpu_types(facts))
+    allocating = _allocating_share(path, _ordinary_numbers(facts))
+    words = FindingWords(
+        numbers, losses, path, computing, on_disk, _ai_cpu_types(facts), allocating
+    )
     reported = ReportedFindings(
         _once_each(
             words.report(finding, losses.found[:place])
@@ -184,6 +188,27 @@ def _once_each(findings: Iterable[ReportedFinding]) -> tuple[ReportedFinding, ..
     return tuple(reported)
 
 
+def _ordinary_numbers(facts: Sequence[RankFacts]) -> set[int]:
+    """Return the numbers of the steps that are ordinary on any rank."""
+    chosen = zip(facts, ordinary_steps(facts), strict=True)
+    return {step for rank, mask in chosen for step in rank.steps.iteration[mask].tolist()}
+
+
+def _allocating_share(path: Table, steps: Collection[int]) -> float:
+    """Return the share of the critical path in which hosts allocate or free device memory.
+
+    path: `Figures.critical_path`. steps: numbers of the steps that count; without any, all do.
+    """
+    if not len(path):
+        return 0.0
+    is_in = np.isin(np.ma.filled(path["step"], -1), [*steps]) | np.ma.getmaskarray(path["step"])
+    rows = path.take(np.flatnonzero(is_in | (not steps)))
+    hosts = rows.take(np.flatnonzero(rows["kind"] == "host"))
+    calls = zip(hosts["name"].tolist(), hosts["call_ns"].tolist(), strict=True)
+    allocating_ns = sum(call_ns or 0 for name, call_ns in calls if _ALLOCATES.search(name))
+    return allocating_ns / max(int(rows["duration_ns"].sum()), 1)
+
+
 def _ai_cpu_types(facts: Sequence[RankFacts]) -> frozenset[str]:
     """Return the types of operators that AI CPUs run on any rank."""
     types = set[str]()
@@ -200,7 +225,7 @@ class FindingWords:
 
     numbers: ranks by position. losses: all findings. path, computing: see `report_findings`.
     on_disk: all ranks of the profile, selected or not. ai_cpu_types: types of operators that run on
-    AI CPUs.
+    AI CPUs. allocating: share of the critical path of ordinary steps in the device's allocator.
     """
 
     numbers: Sequence[int]
@@ -209,6 +234,7 @@ class FindingWords:
     computing: Table
     on_disk: Collection[int]
     ai_cpu_types: Collection[str] = ()
+    allocating: float = 0.0
 
     def report(self, finding: Finding, before: Sequence[Finding]) -> ReportedFinding:
         """Return a finding with its evidence and its sentence; before: the findings before it."""
@@ -225,7 +251,7 @@ class FindingWords:
             finding,
             cause,
             call=evidence.get("call", ""),
-            share=finding.gain_ns / whole_ns,
+            share=self.allocating,
             waits=self._waits_for_data(),
             on_ai_cpu=finding.name in self.ai_cpu_types,
             first_steps=self.losses.step_numbers[:1],
