@@ -229,6 +229,7 @@ class _Blocks:
     def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
         mean = [] if self.display.narrow else ["mean"]
         bound = [] if self.display.narrow or not any(rows["bound"]) else ["bound by"]
+        line = ["line of code"] if self.verbose and any(rows["line"]) else []
         cells = [
             (
                 *(str(name_text(row[name], self.display)) for name in more),
@@ -237,10 +238,11 @@ class _Blocks:
                 *(format_short(round(row["total_ns"] / row["count"])) for _ in mean),
                 format_share(row["share"], 1),
                 *(_bound_text(row) for _ in bound),
+                *(str(name_text(row["line"] or "", self.display)) for _ in line),
             )
             for row in rows.to_dicts()
         ]
-        heads = [title, *more], ["count", "time", *mean, "share", *bound]
+        heads = [title, *more], ["count", "time", *mean, "share", *bound, *line]
         return named_grid(self.display, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:

@@ -66,6 +66,10 @@ _WORK = """
     share utilization: of the peak of the device
     real moved_bytes: inputs and outputs of all runs, from shapes
     """
+_LINE = """
+    text line = Line of code: of the program, that launched most of its time, by call stacks; \
+        null if unknown
+    """
 _ONE_ROW = "; each compute task and communication op is in one row of tasks"
 
 OPERATORS = Spec(
@@ -78,7 +82,7 @@ OPERATORS = Spec(
     label core: type of core that ran it
     label name
     label shapes: of inputs
-    {_TIMES}{_BOUNDS}{_WORK}""",
+    {_TIMES}{_BOUNDS}{_WORK}{_LINE}""",
     # Ranks recorded only on the host are listed only if no rank has device records.
     lambda run: map(
         _operators,
@@ -93,7 +97,7 @@ OPERATOR_SUMS: Spec = Spec(
     {_SOURCE}label type: empty if the log names no operators
     text core
     count, total_ns = Time
-    {_SUMS}{_BOUNDS}{_WORK}""",
+    {_SUMS}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: (
         part
         for rank in run.facts
@@ -109,7 +113,7 @@ OPERATOR_DETAILS: Spec = Spec(
     {_SOURCE}label type: empty if the log names no operators
     text core
     count, total_ns = Time
-    {_SUMS}{_BOUNDS}{_WORK}label name
+    {_SUMS}{_BOUNDS}{_WORK}{_LINE}label name
     """,
     lambda run: (
         part for rank in run.facts for part in _of_files(OPERATOR_DETAILS, rank, RunLevel.NAME)
@@ -124,7 +128,7 @@ OPERATORS_BY_TYPE = Spec(
     label type
     label core: type of core that ran it
     label shapes: empty
-    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: [_with_file_sums(run, "operator_sums")],
     method=Method("operators", by="type"),
 )
@@ -138,7 +142,7 @@ OPERATORS_BY_NAME = Spec(
     label core: type of core that ran it
     label name
     label shapes: of inputs
-    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: [_with_file_sums(run, "operator_details")],
     method=Method("operators", by="name", questions={"named_operators": EVERY_ROW}),
 )
@@ -211,13 +215,18 @@ def _operators(facts: RankFacts) -> Columns:
 
 
 def _bounds(facts: RankFacts, group: Int64, groups: int) -> dict[str, npt.NDArray[Any]]:
-    """Return what bounds groups of operators, and their work; group: of each row of the times."""
+    """Return what bounds groups of operators, their work, and the line of code that launched most.
+
+    group: (operators,) the group of each row of OperatorTimes.
+    """
     bounds = facts.operators.kernels.bounds(group, groups)
     rates = facts.operators.shapes.rates(group, groups)
+    lines = facts.operators.lines.longest(group, groups)
     return {
         "bound": texts_or_none(bounds.bound),
         **{name: np.ma.masked_invalid(getattr(bounds, name)) for name in _MEASURED},
         **{name: np.ma.masked_invalid(getattr(rates, name)) for name in _RATED},
+        "line": texts_or_none(np.array(facts.operators.strings, object)[lines]),
     }
 
 
@@ -228,7 +237,8 @@ _RATED = ("flop", "flop_per_s", "utilization", "moved_bytes")
 def _unbound(rows: int) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of what bounds operators, of which nothing was measured."""
     unknown = np.ma.masked_array(np.zeros(rows), True)
-    return {"bound": np.full(rows, None, object), **dict.fromkeys((*_MEASURED, *_RATED), unknown)}
+    texts = dict.fromkeys(("bound", "line"), np.full(rows, None, object))
+    return {**texts, **dict.fromkeys((*_MEASURED, *_RATED), unknown)}
 
 
 def _with_file_sums(run: Run, sums: str) -> Columns:

@@ -44,6 +44,7 @@ from timeline.verdict.words import (
 
 MOST_OPERATORS = 5
 BOUND = ("bound", "bound_share")
+LINE = "line"
 MEASURED = ("cores", "clock_ghz", "outside_core", "flop_per_s", "utilization")
 MOST_BARS = 24
 BARS = " ▁▂▃▄▅▆▇█"
@@ -565,8 +566,8 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
 
     waited_ns is masked if any rank does not know it.
 
-    by_name: a row for each name too, if figures have names. What bounds an operator, and its rate,
-    are those of the rank where it takes longest.
+    by_name: a row for each name too, if figures have names. What bounds an operator, its rate and
+    its line of code are those of the rank where it takes longest.
     """
     keys = ("communication", "type", "core", *(("name",) if by_name else ()))
     if not len(operators):
@@ -588,7 +589,7 @@ def total_by_type(operators: Table, *, by_name: bool = False) -> Table:
     waited_ns = np.ma.masked_array(totals["waited_ns"], totals["unknown"] > 0)
     totals = Table(
         {**totals.columns, "waited_ns": waited_ns}
-        | {name: longest[name] for name in (*BOUND, *MEASURED)}
+        | {name: longest[name] for name in (*BOUND, *MEASURED, LINE)}
     )
     ids = list(first)
     order = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], ids[at]))
@@ -600,7 +601,7 @@ def _longest(totals: Table, chosen: Bool) -> Table:
     rows = totals.take(chosen)
     all_ns = int(rows["total_ns"].sum())
     top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))
-    columns = {name: top[name] for name in ("type", "core", "count", "total_ns", *BOUND)}
+    columns = {name: top[name] for name in ("type", "core", "count", "total_ns", *BOUND, LINE)}
     share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
     return Table({**columns, "share": np.round(share, 6)})
 
