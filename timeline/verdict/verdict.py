@@ -394,6 +394,8 @@ class Verdict:
         return {
             "sentences": list(self.sentences()),
             "ranks": [_report_row(row) for row in self.ranks.to_dicts()],
+            "mean_step": None if self.mean is None else self.mean.to_dict(),
+            "mean_steps": [_report_row(row) for row in self.mean_steps.to_dicts()],
             "slowest_rank": None if self.rank_extreme is None else self.rank_extreme.to_dict(),
             "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
             "operators": self.operators.to_dicts(),
