@@ -125,7 +125,7 @@ def framework_names(operators: Table) -> list[str]:
 
 
 def module_names(modules: Table) -> list[str]:
-    """Return a label per module: direction, path and line, as long labels are cut before its end."""
+    """Return a label per module: direction, path and line of code."""
     names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
     labels = [f"{direction}: {path}" for path, direction in names]
     return _with_lines(labels, modules)

@@ -38,9 +38,10 @@ IDLE = Spec(
         lambda run, table: _with_calls(table, run["idle_calls"]),
         "per `rank`, `graph`, `step` (`null` for the whole selection) and "
         "[`cause`](definitions.md#why-a-device-idles): the number of `gaps`, `total_ns`, and up to "
-        "five `calls` of the host (`name`, the `line` of code with most of its time and its "
-        "`line_ns`, or `null`, `total_ns`); the times of a rank add up to its `idle_ns` in `overlap`, those of a step to the time of its period in "
-        "which nothing computes, communicates or copies",
+        "five `calls` of the host (`name`, `total_ns`, and the `line` of code with most of that "
+        "and its `line_ns`, or `null`); the times of a rank add up to its `idle_ns` in `overlap`, "
+        "those of a step to the time of its period in which nothing computes, communicates or "
+        "copies",
     ),
     Method("idle", by="cause"),
 )

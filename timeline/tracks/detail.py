@@ -479,6 +479,6 @@ def draw_rank(
         ):
             if count:
                 omissions.append(Omission(reason, count, records.rank, code=OmissionCode.ARROW_CUT))
-    drawn = tuple(painter.tracks)
+    tracks = tuple(painter.tracks)
     lacks_ops = Layer.COMMUNICATION in options.layers and len(records.ops) < len(rank.records.ops)
-    return RankTracks(records.rank, drawn, arrows, tuple(omissions), lacks_ops=lacks_ops)
+    return RankTracks(records.rank, tracks, arrows, tuple(omissions), lacks_ops=lacks_ops)

@@ -364,11 +364,11 @@ def _module_times(
         line = _lines_by_path(of_kernel, kernels, count)
         has_own = line != NO_NAME
         for one in range(count - 1, NO_PATH, -1):
-            around = paths.around[one]
-            total_ns[around] += total_ns[one]
-            asked[around] |= asked[one]
-            if line[one] and not has_own[around] and total_ns[one] > longest_ns[around]:
-                line[around], longest_ns[around] = line[one], total_ns[one]
+            outer = paths.around[one]
+            total_ns[outer] += total_ns[one]
+            asked[outer] |= asked[one]
+            if line[one] and not has_own[outer] and total_ns[one] > longest_ns[outer]:
+                line[outer], longest_ns[outer] = line[one], total_ns[one]
         some = np.flatnonzero(asked[1:]) + 1
         texts = strings.codes(map(paths.text, some.tolist()))
         flag = np.full(len(some), backward)

@@ -208,8 +208,8 @@ def operator_figures(
     longest = _longest(records.ops, iterations, records.strings, strings)
     if records.ops.line.any():
         codes = strings.translate(records.ops.line, records.strings)
-        below = OperatorLines(op_lengths.operator + len(computing), codes, op_lengths.length_ns)
-        measured.lines = OperatorLines.concat([measured.lines, below.summed()])
+        of_ops = OperatorLines(op_lengths.operator + len(computing), codes, op_lengths.length_ns)
+        measured.lines = OperatorLines.concat([measured.lines, of_ops.summed()])
     return OperatorFigures(
         tuple(strings), times, longest, waits is not None, lengths, **vars(measured)
     )
