@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.places import DATA
 from timeline.analysis.gains.findings import Basis, Cause, Finding, FindingKind
 from timeline.cli.main import main
+from timeline.tables.table import Table
 from timeline.verdict import advice as remedies
 from timeline.verdict.advice import find_remedy
 
@@ -26,6 +28,7 @@ def _remedy(
     share: float = 0.2,
     steps: tuple[int, ...] | None = None,
     on_ai_cpu: bool = False,
+    idle: tuple[tuple[str, int], ...] = (),
 ) -> str:
     return find_remedy(
         _finding(kind, cause, steps),
@@ -35,6 +38,12 @@ def _remedy(
         waits=waits,
         on_ai_cpu=on_ai_cpu,
         first_steps=(1,),
+        idle_calls=Table(
+            {
+                "call": np.array([call for call, _ in idle], object),
+                "total_ns": np.array([ns for _, ns in idle], np.int64),
+            }
+        ),
     )
 
 
@@ -70,6 +79,15 @@ def _remedy(
             {"cause": Cause.COMPUTING, "kind": FindingKind.SLOW_OPERATOR, "on_ai_cpu": True},
         ),
         ("", {"cause": Cause.COMPUTING, "kind": FindingKind.SLOW_OPERATOR}),
+        (
+            remedies.COMPILE,
+            {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 5), ("aten::add", 95))},
+        ),
+        (
+            remedies.READ_LESS,
+            {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 5), ("aten::item", 6))},
+        ),
+        ("", {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 4), ("aten::add", 96))}),
     ],
 )
 def test_a_remedy_needs_its_evidence(expected: str, given: dict[str, object]) -> None:

@@ -21,7 +21,7 @@ from timeline.tables.data import (
     Limit,
 )
 from timeline.tables.parallel import OF_FILE, OF_STEPS, stage_of
-from timeline.tables.table import Json, Method, Run, Spec, Table
+from timeline.tables.table import Json, Method, Run, Spec, Table, sum_rows
 from timeline.units import format_duration, format_flop, format_rate, format_short
 
 ADVICE: Spec = Spec(
@@ -532,7 +532,9 @@ def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
 
 
 LEAST_SHARE = 0.05
-"""Share of ordinary steps from which time in the allocator of the device has a remedy."""
+"""Share of ordinary steps from which time in the allocator of the device has a remedy, and share of
+the idle time during host calls from which compiling and reading values have one.
+"""
 _COMPILES = re.compile(r"aclop\w*compile", re.I)
 """Calls of torch_npu that compile an operator of unknown shapes before they launch it."""
 _READS_VALUE = re.compile(r"(?:^|::|@|\b)(?:_?local_scalar_dense|item|tolist|nonzero|is_nonzero)\b")
@@ -561,6 +563,7 @@ def find_remedy(
     waits: Collection[str],
     on_ai_cpu: bool,
     first_steps: Sequence[int],
+    idle_calls: Table,
 ) -> str:
     """Return what to try against a loss, empty if nothing in the recording points at it.
 
@@ -572,6 +575,7 @@ def find_remedy(
         waits: names of the calls on the critical path that wait for data.
         on_ai_cpu: whether the operator of the finding runs on AI CPUs.
         first_steps: the first steps of the recording.
+        idle_calls: rows of IDLE_CALLS of the whole selection, or none.
     """
     if finding.steps is not None and set(finding.steps) == set(first_steps):
         return WARM_UP if cause in (Cause.HOST, Cause.MEMORY, Cause.UNKNOWN) else ""
@@ -583,7 +587,24 @@ def find_remedy(
         return _loader_remedy(waits)
     if cause is Cause.HOST and _READS_VALUE.search(call):
         return READ_LESS
+    if finding.kind is FindingKind.SLOW_HOSTS:
+        return _idle_remedy(idle_calls)
     return AI_CPU if finding.kind is FindingKind.SLOW_OPERATOR and on_ai_cpu else ""
+
+
+def _idle_remedy(idle_calls: Table) -> str:
+    """Return the remedy against the calls that take most of the idle time, empty for none."""
+    if not len(idle_calls):
+        return ""
+    total_ns = int(idle_calls["total_ns"].sum())
+    shares = {COMPILE: 0.0, READ_LESS: 0.0}
+    of_calls = sum_rows(idle_calls, ("call",), ("total_ns",))
+    for call, call_ns in zip(of_calls["call"].tolist(), of_calls["total_ns"].tolist(), strict=True):
+        for pattern, remedy in ((_COMPILES, COMPILE), (_READS_VALUE, READ_LESS)):
+            if pattern.search(call):
+                shares[remedy] += call_ns / total_ns
+    remedy, share = max(shares.items(), key=lambda one: one[1])
+    return remedy if share >= LEAST_SHARE else ""
 
 
 def _loader_remedy(waits: Collection[str]) -> str:

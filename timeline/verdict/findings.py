@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -35,6 +35,7 @@ from timeline.tables.table import Table, sum_rows
 from timeline.units import format_count, format_like, format_number, format_share, format_short
 from timeline.verdict.advice import find_remedy
 
+NO_CALLS = Table({})
 NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8
 """Maximum number of ranks, steps or ranges of them in a list."""
@@ -143,6 +144,7 @@ def report_findings(
     path: Table,
     computing: Table,
     on_disk: Collection[int] = (),
+    idle_calls: Table = NO_CALLS,
 ) -> tuple[ReportedFindings, Culprit | None]:
     """Find what to fix in a run, and the rank to blame first, if any.
 
@@ -152,6 +154,7 @@ def report_findings(
         path: `Figures.critical_path`.
         computing: `Figures.computing_causes`.
         on_disk: all ranks of the profile, selected or not.
+        idle_calls: `Figures.idle_calls`.
     """
     run = gather_run(facts, waiting) if facts else None
     if run is None:
@@ -165,7 +168,8 @@ def report_findings(
     numbers = [rank.rank for rank in facts]
     allocating = _allocating_share(path, _ordinary_numbers(facts))
     words = FindingWords(
-        numbers, losses, path, computing, on_disk, _ai_cpu_types(facts), allocating
+        *(numbers, losses, path, computing, on_disk, _ai_cpu_types(facts), allocating),
+        idle_calls,
     )
     reported = ReportedFindings(
         _once_each(
@@ -226,6 +230,7 @@ class FindingWords:
     numbers: ranks by position. losses: all findings. path, computing: see `report_findings`.
     on_disk: all ranks of the profile, selected or not. ai_cpu_types: types of operators that run on
     AI CPUs. allocating: share of the critical path of ordinary steps in the device's allocator.
+    idle_calls: `Figures.idle_calls`.
     """
 
     numbers: Sequence[int]
@@ -235,6 +240,7 @@ class FindingWords:
     on_disk: Collection[int]
     ai_cpu_types: Collection[str] = ()
     allocating: float = 0.0
+    idle_calls: Table = field(default_factory=lambda: NO_CALLS)
 
     def report(self, finding: Finding, before: Sequence[Finding]) -> ReportedFinding:
         """Return a finding with its evidence and its sentence; before: the findings before it."""
@@ -255,6 +261,7 @@ class FindingWords:
             waits=self._waits_for_data(),
             on_ai_cpu=finding.name in self.ai_cpu_types,
             first_steps=self.losses.step_numbers[:1],
+            idle_calls=self._calls_of_selection(),
         )
         gain = self._gain(finding, follows=any(one.fault for one in before))
         return ReportedFinding(
@@ -276,11 +283,17 @@ class FindingWords:
         )
 
     def _waits_for_data(self) -> frozenset[str]:
-        """Return the names of calls on the critical path that wait for data."""
-        if not len(self.path):
-            return frozenset()
-        strings = StringPool(sorted(set(self.path["name"].astype(str).tolist())))
+        """Return the names of calls that wait for data, on the critical path or while idle."""
+        names = {*(self.path["name"].astype(str).tolist() if len(self.path) else ())}
+        names |= {*(self.idle_calls["call"].tolist() if len(self.idle_calls) else ())}
+        strings = StringPool(sorted(names))
         return frozenset(strings.texts(names_waiting_for_data(strings)))
+
+    def _calls_of_selection(self) -> Table:
+        """Return the rows of `idle_calls` of the whole selection."""
+        if not len(self.idle_calls):
+            return self.idle_calls
+        return self.idle_calls.take(np.ma.getmaskarray(self.idle_calls["step"]))
 
     def _ranks(self, finding: Finding) -> tuple[int, ...] | None:
         if finding.absent is not None:
