@@ -14,6 +14,8 @@ from timeline.tables.table import Table
 from timeline.verdict import advice as remedies
 from timeline.verdict.advice import find_remedy
 
+EXPOSED = FindingKind.EXPOSED_COMMUNICATION
+
 
 def _finding(kind: FindingKind, cause: Cause, steps: tuple[int, ...] | None = None) -> Finding:
     return Finding(kind, None, steps, cause, 100, 100, 200, 100, fault=True, basis=Basis.REPLAY)
@@ -29,6 +31,7 @@ def _remedy(
     steps: tuple[int, ...] | None = None,
     on_ai_cpu: bool = False,
     idle: tuple[tuple[str, int], ...] = (),
+    small: float = 0.0,
 ) -> str:
     return find_remedy(
         _finding(kind, cause, steps),
@@ -38,6 +41,7 @@ def _remedy(
         waits=waits,
         on_ai_cpu=on_ai_cpu,
         first_steps=(1,),
+        small=small,
         idle_calls=Table(
             {
                 "call": np.array([call for call, _ in idle], object),
@@ -87,6 +91,8 @@ def _remedy(
             remedies.READ_LESS,
             {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 5), ("aten::item", 6))},
         ),
+        (remedies.PACKETS, {"cause": Cause.COMMUNICATION, "kind": EXPOSED, "small": 0.21}),
+        ("", {"cause": Cause.COMMUNICATION, "kind": EXPOSED, "small": 0.2}),
         ("", {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 4), ("aten::add", 96))}),
     ],
 )

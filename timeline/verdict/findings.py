@@ -170,6 +170,7 @@ def report_findings(
     words = FindingWords(
         *(numbers, losses, path, computing, on_disk, _ai_cpu_types(facts), allocating),
         idle_calls,
+        _small_share(facts),
     )
     reported = ReportedFindings(
         _once_each(
@@ -213,6 +214,12 @@ def _allocating_share(path: Table, steps: Collection[int]) -> float:
     return allocating_ns / max(int(rows["duration_ns"].sum()), 1)
 
 
+def _small_share(facts: Sequence[RankFacts]) -> float:
+    """Return the share of transfers between ranks that are small, see `LinkTimes`."""
+    count = sum(int(rank.links.times.count.sum()) for rank in facts)
+    return sum(int(rank.links.times.small_count.sum()) for rank in facts) / max(count, 1)
+
+
 def _ai_cpu_types(facts: Sequence[RankFacts]) -> frozenset[str]:
     """Return the types of operators that AI CPUs run on any rank."""
     types = set[str]()
@@ -230,7 +237,7 @@ class FindingWords:
     numbers: ranks by position. losses: all findings. path, computing: see `report_findings`.
     on_disk: all ranks of the profile, selected or not. ai_cpu_types: types of operators that run on
     AI CPUs. allocating: share of the critical path of ordinary steps in the device's allocator.
-    idle_calls: `Figures.idle_calls`.
+    idle_calls: `Figures.idle_calls`. small: share of transfers between ranks that are small.
     """
 
     numbers: Sequence[int]
@@ -241,6 +248,7 @@ class FindingWords:
     ai_cpu_types: Collection[str] = ()
     allocating: float = 0.0
     idle_calls: Table = field(default_factory=lambda: NO_CALLS)
+    small: float = 0.0
 
     def report(self, finding: Finding, before: Sequence[Finding]) -> ReportedFinding:
         """Return a finding with its evidence and its sentence; before: the findings before it."""
@@ -262,6 +270,7 @@ class FindingWords:
             on_ai_cpu=finding.name in self.ai_cpu_types,
             first_steps=self.losses.step_numbers[:1],
             idle_calls=self._calls_of_selection(),
+            small=self.small,
         )
         gain = self._gain(finding, follows=any(one.fault for one in before))
         return ReportedFinding(
