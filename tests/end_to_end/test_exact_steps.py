@@ -14,6 +14,7 @@ from tests.support.profile_shelf import ProfileShelf
 from timeline import export
 from timeline.errors import SelectionError, UsageError
 from timeline.options import DEFAULT_MAX_EVENTS
+from timeline.records.tables import OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.selection import Kind
 
@@ -186,3 +187,22 @@ def test_detail_of_chosen_steps_says_where_others_are_left_out(
     tasks = sum(1 for one in loaded.slices if one.layer == "task")
     assert tasks + lacking == every
     assert len(stretches) >= 2 * len(report.ranks)
+
+
+def test_arrows_of_steps_without_room_are_counted(
+    exact: tuple[ExportReport, Loaded], profile: Path, tmp_path: Path
+) -> None:
+    """Drawn arrows, and those left out of the same layers, are those of the whole timeline."""
+    target = tmp_path / "steps.pftrace"
+    report = export(profile, target, kind="detail", fit="steps", limit=LIMIT_BYTES)
+    sql = (
+        "SELECT count(*) FROM flow JOIN slice ON slice.id = slice_out"
+        " WHERE category NOT IN ('path')"
+    )
+    ((drawn,),), ((every,),) = (one.processor.rows(sql) for one in (Loaded.of(target), exact[1]))
+    left_out = [
+        sum(one.rows for one in of.omissions if one.code is OmissionCode.ARROW_CUT)
+        for of in (report, exact[0])
+    ]
+    assert drawn < every
+    assert drawn + left_out[0] == every + left_out[1]

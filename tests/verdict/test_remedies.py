@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.support.places import DATA
 from timeline.analysis.gains.findings import Basis, Cause, Finding, FindingKind
 from timeline.cli.main import main
+from timeline.tables.table import Table
 from timeline.verdict import advice as remedies
 from timeline.verdict.advice import find_remedy
+
+EXPOSED = FindingKind.EXPOSED_COMMUNICATION
 
 
 def _finding(kind: FindingKind, cause: Cause, steps: tuple[int, ...] | None = None) -> Finding:
@@ -26,6 +30,8 @@ def _remedy(
     share: float = 0.2,
     steps: tuple[int, ...] | None = None,
     on_ai_cpu: bool = False,
+    idle: tuple[tuple[str, int], ...] = (),
+    small: float = 0.0,
 ) -> str:
     return find_remedy(
         _finding(kind, cause, steps),
@@ -35,6 +41,13 @@ def _remedy(
         waits=waits,
         on_ai_cpu=on_ai_cpu,
         first_steps=(1,),
+        small=small,
+        idle_calls=Table(
+            {
+                "call": np.array([call for call, _ in idle], object),
+                "total_ns": np.array([ns for _, ns in idle], np.int64),
+            }
+        ),
     )
 
 
@@ -70,6 +83,17 @@ def _remedy(
             {"cause": Cause.COMPUTING, "kind": FindingKind.SLOW_OPERATOR, "on_ai_cpu": True},
         ),
         ("", {"cause": Cause.COMPUTING, "kind": FindingKind.SLOW_OPERATOR}),
+        (
+            remedies.COMPILE,
+            {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 5), ("aten::add", 95))},
+        ),
+        (
+            remedies.READ_LESS,
+            {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 5), ("aten::item", 6))},
+        ),
+        (remedies.PACKETS, {"cause": Cause.COMMUNICATION, "kind": EXPOSED, "small": 0.21}),
+        ("", {"cause": Cause.COMMUNICATION, "kind": EXPOSED, "small": 0.2}),
+        ("", {"cause": Cause.HOST, "idle": (("aclopCompileAndExecute", 4), ("aten::add", 96))}),
     ],
 )
 def test_a_remedy_needs_its_evidence(expected: str, given: dict[str, object]) -> None:
@@ -77,11 +101,15 @@ def test_a_remedy_needs_its_evidence(expected: str, given: dict[str, object]) ->
     assert _remedy(**given) == expected  # type: ignore[arg-type]
 
 
-def test_a_remedy_is_given_once(capsys: pytest.CaptureFixture[str]) -> None:
-    """Two findings of one real run with the same evidence: the first one says what to try."""
+def test_allocations_of_a_first_step_are_no_reason_to_change_the_allocator(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """In a real run of three steps only the first allocates: it is to warm up, and no base."""
     path = DATA / "gpu-ranks"
     if not Path(path).exists():
         pytest.skip("gpu-ranks is not beside the project")
     assert main(["--verdict", str(path)]) == 0
     answer = " ".join(capsys.readouterr().out.split())
-    assert answer.count(remedies.ALLOCATE) == 1
+    assert answer.count(remedies.WARM_UP) == 1
+    assert remedies.ALLOCATE not in answer
+    assert "Mean of 4 ranks and 2 steps." in answer

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 WARM_UP = 1.5
 """The first step is warm-up if it takes more than this many times the median of the others."""
 LEAST_ORDINARY = 3
-"""With fewer ordinary steps, all steps with device tasks that are not cut count."""
+"""With fewer ordinary steps, steps with device tasks that are not cut count."""
+LEAST_STEADY = 2
+"""With fewer steps besides those that warm up, these count too."""
 
 
 def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tuple[Bool, ...]:
@@ -29,8 +31,9 @@ def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tu
 
     A step is ordinary if it has device tasks, and on no rank is a warm-up step (the first of its
     graph) or cut by the edge of the recording or by a window. With fewer than LEAST_ORDINARY such
-    steps, all that are not cut are, and without any, all with device tasks. If no rank has any
-    device task, communication ops are used instead.
+    steps, all that are not cut are, but for those that warm up if LEAST_STEADY others are left;
+    without any, all with device tasks. If no rank has any device task, communication ops are used
+    instead.
 
     with_first: whether a first step that does not warm up is ordinary. Of two compared runs, one
     may warm up.
@@ -38,16 +41,24 @@ def ordinary_steps(ranks: Sequence[RankFacts], *, with_first: bool = True) -> tu
     measured = np.concatenate([np.zeros(0, np.bool_), *measured_steps(ranks)])
     if not measured.any():
         return tuple(np.zeros(len(rank.steps), np.bool_) for rank in ranks)
-    first = [_warms_up(rank) if with_first else rank.recorded.first for rank in ranks]
-    cut = [rank.recorded.cut for rank in ranks]
-    odd = np.concatenate(first) | np.concatenate(cut) | ~measured
+    warm, first, cut = (
+        np.concatenate(masks)
+        for masks in zip(
+            *((_warms_up(rank), rank.recorded.first, rank.recorded.cut) for rank in ranks),
+            strict=True,
+        )
+    )
+    odd = (warm if with_first else first) | cut | ~measured
     step, counted = number_steps(ranks), _in_measured_rank(ranks, measured)
-    is_odd, is_cut = np.zeros((2, int(step.max()) + 1), np.bool_)
-    is_odd[step[odd & counted]] = True
-    is_cut[step[np.concatenate(cut) & counted]] = True
+    is_odd, is_cut, is_warm = np.zeros((3, int(step.max()) + 1), np.bool_)
+    for mask, of_any in ((odd, is_odd), (cut, is_cut), (warm, is_warm)):
+        of_any[step[mask & counted]] = True
     plain, whole = measured & ~is_odd[step], measured & ~is_cut[step]
+    steady = whole & ~is_warm[step]
     if len(distinct(step[plain])) >= LEAST_ORDINARY:
         chosen = plain
+    elif len(distinct(step[steady])) >= LEAST_STEADY:
+        chosen = steady
     else:
         chosen = whole if whole.any() else measured
     return tuple(np.split(chosen, np.cumsum([len(rank.steps) for rank in ranks])[:-1]))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from timeline.analysis.work.framework_calls import EVALUATE
 from timeline.columns.columns import Int64
 from timeline.columns.group_by import quartiles_by_group
-from timeline.tables.table import Table
+from timeline.tables.table import Table, lines_by
 
 MOST_MODULES = 2000
 """Maximum number of modules that a comparison keeps, those that changed most; others are counted.
@@ -36,13 +36,15 @@ class _Joined:
     """An outer join of two runs.
 
     names: names of the key columns. keys: all keys, sorted. sums: for each run, a list of sums by
-    key, one per value column. numbers: names of the key columns that hold numbers.
+    key, one per value column. numbers: names of the key columns that hold numbers. line_of: the
+    line of code with most of the time of each key, of the new run unless only the base records it.
     """
 
     names: Sequence[str]
     keys: list[_Key]
     sums: Sequence[dict[_Key, list[int]]]
     numbers: frozenset[str]
+    line_of: dict[_Key, str]
 
     @classmethod
     def of(
@@ -66,7 +68,16 @@ class _Joined:
         keys = sorted({*sums[0], *sums[1]}, key=_order)
         filled = [side for side in sides if len(side)]
         texts = {name for name in names if any(side[name].dtype == object for side in filled)}
-        return cls(names, keys, sums, frozenset(names if filled else ()) - texts)
+        line_of: dict[_Key, str] = {}
+        for side in reversed(filled if all("line" in side.columns for side in filled) else []):
+            for row, (line, _) in lines_by(side, names).items():
+                line_of.setdefault(key(row), line)
+        return cls(names, keys, sums, frozenset(names if filled else ()) - texts, line_of)
+
+    @property
+    def lines(self) -> npt.NDArray[Any]:
+        """Return the line of code of each key, (keys,), None if unknown."""
+        return np.array([*map(self.line_of.get, self.keys), None], object)[:-1]
 
     def key_columns(self) -> dict[str, npt.NDArray[Any]]:
         """Return the key columns."""
@@ -132,11 +143,13 @@ def pair_sums(
         time: the column of times. counts: columns that are summed without a factor.
 
     Returns:
-        the keys; for each count, base_ and new_; base_ns, new_ns and delta_ns. Empty if neither run
-        has a row.
+        the keys; line, if lines of code are recorded; for each count, base_ and new_; base_ns,
+        new_ns and delta_ns. Empty if neither run has a row.
     """
     joined = _Joined.of(sides, keys, (time, *counts))
     columns = joined.key_columns()
+    if joined.line_of:
+        columns["line"] = joined.lines
     for at, count in enumerate(counts, 1):
         name = count.removesuffix("_ns")
         columns |= joined.change(name, at)
@@ -233,8 +246,8 @@ def pair_modules(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
     sides: rows of FRAMEWORK_MODULES. shares: factors for the times of each run.
 
     Returns:
-        path, direction, class (of the module), and with the prefixes base_, new_ and delta_:
-        self_ns and total_ns. Empty if either run has no modules.
+        path, direction, class (of the module), line (of code, None if unknown), and with the
+        prefixes base_, new_ and delta_: self_ns and total_ns. Empty if either run has no modules.
     """
     joined = _Joined.of(
         _both(sides, all(map(len, sides))),
@@ -245,7 +258,7 @@ def pair_modules(sides: _Sides, shares: _Shares, names: OperatorNames) -> Table:
     classes = [module_class(path.rpartition("/")[2]) for path, _ in joined.keys]
     return _by_change(
         joined.key_columns()
-        | {"class": np.array(classes, object)}
+        | {"class": np.array(classes, object), "line": joined.lines}
         | joined.change("self_ns", 0, shares)
         | joined.change("total_ns", 1, shares),
         "delta_total_ns",

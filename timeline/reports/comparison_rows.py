@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -100,12 +100,21 @@ def waiting_names(waiting: Table) -> list[str]:
 
 
 def launcher_names(launchers: Table) -> list[str]:
-    """Return a label per row: the framework operator that launched the work, and its phase."""
-    return [
+    """Return a label per row: the operator that launched the work, its phase, and its line."""
+    labels = [
         f"{name or 'not known'}{f' ({phase})' if phase in ('forward', 'backward') else ''}"
         for name, phase in zip(
             launchers["launched_by"].tolist(), launchers["phase"].tolist(), strict=True
         )
+    ]
+    return _with_lines(labels, launchers)
+
+
+def _with_lines(labels: Sequence[str], rows: Table) -> list[str]:
+    """Return labels with the line of code of their rows, where it is known."""
+    lines = rows["line"].tolist() if "line" in rows.columns else [None] * len(rows)
+    return [
+        f"{label} in {line}" if line else label for label, line in zip(labels, lines, strict=True)
     ]
 
 
@@ -116,9 +125,10 @@ def framework_names(operators: Table) -> list[str]:
 
 
 def module_names(modules: Table) -> list[str]:
-    """Return a label per module: direction, then path, since long labels are cut at the end."""
+    """Return a label per module: direction, path and line of code."""
     names = zip(modules["path"].tolist(), modules["direction"].tolist(), strict=True)
-    return [f"{direction}: {path}" for path, direction in names]
+    labels = [f"{direction}: {path}" for path, direction in names]
+    return _with_lines(labels, modules)
 
 
 def module_times(modules: Table) -> Table:
@@ -126,7 +136,7 @@ def module_times(modules: Table) -> Table:
     if not len(modules):
         return modules
     times = {f"{run}_ns": modules[f"{run}_self_ns"] for run in ("base", "new", "delta")}
-    return Table({**{name: modules[name] for name in ("path", "direction")}, **times})
+    return Table({**{name: modules[name] for name in ("path", "direction", "line")}, **times})
 
 
 def notable_memory(operators: Table, most: int) -> Table:

@@ -232,6 +232,7 @@ class _Blocks:
         bound = ["bound by"] if is_wide and any(rows["bound"]) else []
         has_peak = "utilization" in rows.columns and np.ma.count(rows["utilization"]) > 0
         peak = ["of peak"] if is_wide and has_peak else []
+        line = ["line of code"] if self.verbose and any(rows["line"]) else []
         cells = [
             (
                 *(str(name_text(row[name], self.display)) for name in more),
@@ -241,10 +242,11 @@ class _Blocks:
                 format_share(row["share"], 1),
                 *(_bound_text(row) for _ in bound),
                 *(_peak_text(row) for _ in peak),
+                *(str(name_text(row["line"] or "", self.display)) for _ in line),
             )
             for row in rows.to_dicts()
         ]
-        heads = [title, *more], ["count", "time", *mean, "share", *bound, *peak]
+        heads = [title, *more], ["count", "time", *mean, "share", *bound, *peak, *line]
         return named_grid(self.display, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:

@@ -14,7 +14,7 @@ from timeline.analysis.idle.idle_sums import CAUSES, MOST_CALLS, IdleCause, Idle
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.steps import NO_STEP
 from timeline.columns.columns import Int64
-from timeline.records.not_given import NO_GRAPH
+from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.tables.table import Columns, Json, Method, Run, Spec, Table, longest_lines, sum_rows
 from timeline.units import format_duration
 
@@ -38,9 +38,10 @@ IDLE = Spec(
         lambda run, table: _with_calls(table, run["idle_calls"]),
         "per `rank`, `graph`, `step` (`null` for the whole selection) and "
         "[`cause`](definitions.md#why-a-device-idles): the number of `gaps`, `total_ns`, and up to "
-        "five `calls` of the host (`name`, `line` of code or `null`, `total_ns`); the times of a "
-        "rank add up to its `idle_ns` in `overlap`, those of a step to the time of its period in "
-        "which nothing computes, communicates or copies",
+        "five `calls` of the host (`name`, `total_ns`, and the `line` of code with most of that "
+        "and its `line_ns`, or `null`); the times of a rank add up to its `idle_ns` in `overlap`, "
+        "those of a step to the time of its period in which nothing computes, communicates or "
+        "copies",
     ),
     Method("idle", by="cause"),
 )
@@ -52,7 +53,8 @@ IDLE_CALLS = Spec(
     rank, graph
     step: masked for the whole selection
     text cause, call = Host call
-    text line = Line of code: where more than half of that time passed, by call stacks
+    text line = Line of code: where most of that time passed, by call stacks; from a tenth of it
+    line_ns: the time in that line
     total_ns = Time
     """,
     lambda run: _of_ranks(run, _by_call),
@@ -64,7 +66,11 @@ def _with_calls(by_cause: Table, by_call: Table) -> list[dict[str, Any]]:
     """Return the rows by cause for JSON, each with its longest calls."""
     calls = {
         key: [
-            {"name": row["call"], "line": row["line"], "total_ns": row["total_ns"]} for row in rows
+            {
+                "name": row["call"],
+                **{name: row[name] for name in ("line", "line_ns", "total_ns")},
+            }
+            for row in rows
         ]
         for key, rows in groupby(by_call.to_dicts(), itemgetter(*_KEYS))
     }
@@ -153,6 +159,7 @@ def _by_call(idle: IdleTimes) -> tuple[Int64, Columns]:
         "cause": _names(calls.cause),
         "call": np.array([*idle.names, ""], object)[calls.call],
         "line": np.array([*idle.names, None], object)[calls.line],
+        "line_ns": np.ma.masked_array(calls.line_ns, calls.line == NO_ID),
         "total_ns": calls.total_ns,
     }
 

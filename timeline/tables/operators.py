@@ -34,6 +34,7 @@ from timeline.tables.table import (
     Table,
     given,
     join_parts,
+    longest_lines,
     no_numbers,
     sum_rows,
     texts_or_none,
@@ -71,6 +72,10 @@ _WORK = """
     share utilization: of the peak of the device
     real moved_bytes: inputs and outputs of all runs, from shapes
     """
+_LINE = """
+    text line = Line of code: of the program, that launched most of its time, by call stacks; \
+        null if unknown
+    """
 _ONE_ROW = "; each compute task and communication op is in one row of tasks"
 
 OPERATORS = Spec(
@@ -83,7 +88,7 @@ OPERATORS = Spec(
     label core: type of core that ran it
     label name
     label shapes: of inputs
-    {_TIMES}{_BOUNDS}{_WORK}""",
+    {_TIMES}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: map(_operators, _with_records(run.facts)),
 )
 OPERATOR_SUMS: Spec = Spec(
@@ -94,7 +99,7 @@ OPERATOR_SUMS: Spec = Spec(
     {_SOURCE}label type: empty if the log names no operators
     text core
     count, total_ns = Time
-    {_SUMS}{_BOUNDS}{_WORK}""",
+    {_SUMS}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: (
         part
         for rank in run.facts
@@ -110,7 +115,7 @@ OPERATOR_DETAILS: Spec = Spec(
     {_SOURCE}label type: empty if the log names no operators
     text core
     count, total_ns = Time
-    {_SUMS}{_BOUNDS}{_WORK}label name
+    {_SUMS}{_BOUNDS}{_WORK}{_LINE}label name
     """,
     lambda run: (
         part for rank in run.facts for part in _of_files(OPERATOR_DETAILS, rank, RunLevel.NAME)
@@ -125,7 +130,7 @@ OPERATORS_BY_TYPE = Spec(
     label type
     label core: type of core that ran it
     label shapes: empty
-    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: [_with_file_sums(run, "operator_sums")],
     method=Method("operators", by="type"),
 )
@@ -139,7 +144,7 @@ OPERATORS_BY_NAME = Spec(
     label core: type of core that ran it
     label name
     label shapes: of inputs
-    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}""",
+    {_TIMES}{_SOURCE}{_SUMS}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: [_with_file_sums(run, "operator_details")],
     method=Method("operators", by="name", questions={"named_operators": EVERY_ROW}),
 )
@@ -201,13 +206,15 @@ FRAMEWORK = Spec(
 
 def _operators(facts: RankFacts) -> Columns:
     times = facts.operators.times
+    every = np.arange(len(times))
     return OPERATORS.part(
         facts.rank,
         times,
         facts.operators.strings,
         communication=times.communication.astype(np.int64),
         waited_ns=times.waited_ns if facts.operators.has_waits else no_numbers(len(times)),
-        **_bounds([facts], [np.arange(len(times))], len(times)),
+        **_bounds([facts], [every], len(times)),
+        line=_lines(facts, every, len(times)),
     )
 
 
@@ -253,7 +260,8 @@ def total_by_type(
     first = np.cumsum([0, *(len(rank.operators.times) for rank in ranks)])
     groups = [group[start:end] for start, end in pairwise(first.tolist())]
     bounds = _bounds(ranks, groups, len(totals)) if facts else _unbound(len(totals))
-    totals = Table({**totals.columns, "waited_ns": waited_ns, **bounds})
+    line = longest_lines(rows, totals, keys)
+    totals = Table({**totals.columns, "waited_ns": waited_ns, **bounds, "line": line})
     ids = list(number)
     longest = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], ids[at]))
     return totals.take(np.array(longest, np.intp))
@@ -276,6 +284,15 @@ def _bounds(
     }
 
 
+def _lines(facts: RankFacts, group: Int64, groups: int) -> npt.NDArray[Any]:
+    """Return the line of code that launched most of each group of one rank's operators.
+
+    group: (operators,) the group of each row of OperatorTimes.
+    """
+    lines = facts.operators.lines.longest(group, groups)
+    return texts_or_none(np.array(facts.operators.strings, object)[lines])
+
+
 _MEASURED = ("bound_share", "cores", "clock_ghz", "outside_core")
 _RATED = ("flop", "flop_per_s", "utilization", "moved_bytes")
 
@@ -283,7 +300,8 @@ _RATED = ("flop", "flop_per_s", "utilization", "moved_bytes")
 def _unbound(rows: int) -> dict[str, npt.NDArray[Any]]:
     """Return the columns of what bounds operators, of which nothing was measured."""
     unknown = np.ma.masked_array(np.zeros(rows), True)
-    return {"bound": np.full(rows, None, object), **dict.fromkeys((*_MEASURED, *_RATED), unknown)}
+    bound = np.full(rows, None, object)
+    return {"bound": bound, **dict.fromkeys((*_MEASURED, *_RATED), unknown)}
 
 
 def _with_file_sums(run: Run, sums: str) -> Columns:
@@ -334,6 +352,7 @@ def _of_tasks(facts: RankFacts) -> Columns:
         "run_ns": no_numbers(len(first)),
         "share": _share(total_ns, [np.zeros(len(first), np.int64)]),
         **_bounds([facts], [groups.group], len(first)),
+        "line": _lines(facts, groups.group, len(first)),
     }
 
 
@@ -353,6 +372,7 @@ def _of_files(spec: Spec, facts: RankFacts, level: RunLevel) -> Iterator[Columns
         source=names[sums.source],
         type=np.array([*strings], object)[sums.kind],
         share=np.ma.masked_array(shares, unknown),
+        line=np.full(len(sums), None, object),
         **_unbound(len(sums)),
     )
 

@@ -394,18 +394,22 @@ def sum_rows(
     return summed.take(np.argsort(-np.ma.filled(summed[by], 0), kind="stable"))
 
 
-def lines_by(rows: Table, keys: Sequence[str]) -> dict[tuple[Any, ...], str]:
-    """Return the line of code that takes most of the total_ns of each combination of keys.
+def lines_by(rows: Table, keys: Sequence[str]) -> dict[tuple[Any, ...], tuple[str, int]]:
+    """Return the line of code that takes most time of each combination of keys, and that time.
 
-    rows: with a column `line`, None where it is unknown; such keys are left out.
+    rows: with a column `line`, None where it is unknown; such keys are left out. Its time is in
+    `line_ns` if there is such a column, or else all of total_ns.
     """
     if not len(rows):
         return {}
-    longest = sum_rows(rows, (*keys, "line"), ("total_ns",), by="total_ns")
-    lines: dict[tuple[Any, ...], str] = {}
-    for *key, line in zip(*(longest[name].tolist() for name in (*keys, "line")), strict=True):
+    time = "line_ns" if "line_ns" in rows.columns else "total_ns"
+    longest = sum_rows(rows, (*keys, "line"), (time,), by=time)
+    lines: dict[tuple[Any, ...], tuple[str, int]] = {}
+    for *key, line, line_ns in zip(
+        *(longest[name].tolist() for name in (*keys, "line", time)), strict=True
+    ):
         if line:
-            lines.setdefault(tuple(key), line)
+            lines.setdefault(tuple(key), (line, line_ns))
     return lines
 
 
@@ -416,7 +420,7 @@ def longest_lines(rows: Table, summed: Table, keys: Sequence[str]) -> npt.NDArra
     """
     lines = lines_by(rows, keys)
     every = zip(*(summed[name].tolist() for name in keys), strict=True)
-    return np.array([*map(lines.get, every), None], object)[:-1]
+    return np.array([*(lines.get(key, (None,))[0] for key in every), None], object)[:-1]
 
 
 # -- declarations ----------------------------------------------------------------------------------

@@ -237,6 +237,7 @@ LINKS = Spec(
     label link: its kind, such as HCCS
     count: of tasks; masked in the profiler's sums
     size_bytes, total_ns = Time
+    small_count: number of tasks that move less than 16 MB, or 1 MB over RDMA
     real bandwidth_gb_s: size / time
     text group = Group: within which ranks are numbered, if its members are not known
     text numbered_in: run or group: where both ranks have these numbers
@@ -257,6 +258,7 @@ def _links(facts: RankFacts) -> Columns:
         links,
         strings,
         count=given(links.count, 0),
+        small_count=np.ma.masked_array(links.small_count, links.count == 0),
         bandwidth_gb_s=links.size_bytes / np.maximum(links.total_ns, 1),
         numbered_in=np.where(in_group, "group", "run").astype(object),
     )

@@ -177,6 +177,7 @@ FRAMEWORK_MODULES: Spec = Spec(
     rank
     label path
     text direction: forward or backward
+    text line: of code
     self_ns, total_ns = Time
     """,
     lambda run: (

@@ -468,11 +468,17 @@ def draw_rank(
         is_wanted = layer.option is None or layer.option in options.layers
         if is_wanted and holds_any(drawn, layer):
             ALL_PAINTERS[layer.option](LayerDrawing(painter, layer, rank, options))
-    arrows, omissions = 0, tuple[Omission, ...]()
+    arrows, omissions = 0, list[Omission]()
     if Layer.ARROWS in options.layers:
         next_id, lost = paint_arrows(painter, records, 1)
         arrows = next_id - 1
-        if lost:
-            reason = "arrows with an end in a layer that is not drawn"
-            omissions = (Omission(reason, lost, records.rank, code=OmissionCode.ARROW_CUT),)
-    return RankTracks(records.rank, tuple(painter.tracks), arrows, omissions)
+        cut = len(rank.records.flows) - len(records.flows)
+        for reason, count in (
+            ("arrows with an end in a layer that is not drawn", lost),
+            ("arrows with an end for which the size limit left no room", cut),
+        ):
+            if count:
+                omissions.append(Omission(reason, count, records.rank, code=OmissionCode.ARROW_CUT))
+    tracks = tuple(painter.tracks)
+    lacks_ops = Layer.COMMUNICATION in options.layers and len(records.ops) < len(rank.records.ops)
+    return RankTracks(records.rank, tracks, arrows, tuple(omissions), lacks_ops=lacks_ops)

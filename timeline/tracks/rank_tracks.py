@@ -56,7 +56,8 @@ class RankTracks:
 
     Tracks without a parent are layers. Ids of tracks count from 0, those of arrows from 1 to
     `arrows`, and those of arrows between ranks from -1 down. floors: by layer, the level (exponent
-    of two of the resolution in ns) at which slices were merged already.
+    of two of the resolution in ns) at which slices were merged already. lacks_ops: whether
+    collectives are drawn, but the size limit left no room for some.
     """
 
     rank: int
@@ -64,6 +65,7 @@ class RankTracks:
     arrows: int
     omissions: tuple[Omission, ...] = ()
     floors: Mapping[SizeLayer, int] = field(default_factory=dict)
+    lacks_ops: bool = False
 
     def moved(self, move: ClockMove) -> RankTracks:
         """Return the rows moved to another clock."""

@@ -182,7 +182,7 @@ def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting
 
     Arrows of ops that are merged or left out are not drawn, and are counted as omissions.
     """
-    has_ops = np.array([_draws_ops(rank.tracks) for rank in ranks], np.bool_)
+    has_ops = np.array([rank.lacks_ops or _draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
     ends = [pair for pair in wanted if all(drawn_ops[rank].track[row] >= 0 for rank, row in pair)]
     if len(ends) < len(wanted):

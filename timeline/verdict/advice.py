@@ -21,7 +21,7 @@ from timeline.tables.data import (
     Limit,
 )
 from timeline.tables.parallel import OF_FILE, OF_STEPS, stage_of
-from timeline.tables.table import Json, Method, Run, Spec, Table
+from timeline.tables.table import Json, Method, Run, Spec, Table, sum_rows
 from timeline.units import format_duration, format_flop, format_rate, format_short
 
 ADVICE: Spec = Spec(
@@ -532,7 +532,11 @@ def _stage_work(flops: Table, parallel: Table) -> Iterator[Advice]:
 
 
 LEAST_SHARE = 0.05
-"""Share of the recording from which time in the allocator of the device has a remedy."""
+"""Share of ordinary steps from which time in the allocator of the device has a remedy, and share of
+the idle time during host calls from which compiling and reading values have one.
+"""
+MOST_SMALL = 0.2
+"""Share of small transfers above which communication has a remedy."""
 _COMPILES = re.compile(r"aclop\w*compile", re.I)
 """Calls of torch_npu that compile an operator of unknown shapes before they launch it."""
 _READS_VALUE = re.compile(r"(?:^|::|@|\b)(?:_?local_scalar_dense|item|tolist|nonzero|is_nonzero)\b")
@@ -549,6 +553,10 @@ NO_WORKERS = "the training process loads them itself: try num_workers > 0 and pi
 MORE_WORKERS = "try more workers of the DataLoader, or less work for each sample"
 READ_LESS = "read values from the device less often (.item(), .cpu(), tolist())"
 WARM_UP = "warm up before the recording: schedule(wait, warmup, active)"
+PACKETS = (
+    "transfers are small (under 16 MB, or 1 MB over RDMA): try larger buckets, such as a higher "
+    "bucket_cap_mb, or a larger HCCL_BUFFSIZE"
+)
 AI_CPU = "it runs on AI CPUs: a type that the AI Core supports, not int64 or double, is faster"
 
 
@@ -561,6 +569,8 @@ def find_remedy(
     waits: Collection[str],
     on_ai_cpu: bool,
     first_steps: Sequence[int],
+    idle_calls: Table,
+    small: float,
 ) -> str:
     """Return what to try against a loss, empty if nothing in the recording points at it.
 
@@ -568,10 +578,12 @@ def find_remedy(
         finding: the loss.
         cause: its cause, as it is reported.
         call: host call that takes most of it, empty if unknown.
-        share: its gain as a share of the recording.
+        share: of ordinary steps in which hosts allocate or free memory of the device.
         waits: names of the calls on the critical path that wait for data.
         on_ai_cpu: whether the operator of the finding runs on AI CPUs.
         first_steps: the first steps of the recording.
+        idle_calls: rows of IDLE_CALLS of the whole selection, or none.
+        small: share of transfers between ranks that are small, see `LinkTimes`.
     """
     if finding.steps is not None and set(finding.steps) == set(first_steps):
         return WARM_UP if cause in (Cause.HOST, Cause.MEMORY, Cause.UNKNOWN) else ""
@@ -583,7 +595,26 @@ def find_remedy(
         return _loader_remedy(waits)
     if cause is Cause.HOST and _READS_VALUE.search(call):
         return READ_LESS
+    if finding.kind in (FindingKind.EXPOSED_COMMUNICATION, FindingKind.SLOW_LINK):
+        return PACKETS if small > MOST_SMALL else ""
+    if finding.kind is FindingKind.SLOW_HOSTS:
+        return _idle_remedy(idle_calls)
     return AI_CPU if finding.kind is FindingKind.SLOW_OPERATOR and on_ai_cpu else ""
+
+
+def _idle_remedy(idle_calls: Table) -> str:
+    """Return the remedy against the calls that take most of the idle time, empty for none."""
+    if not len(idle_calls):
+        return ""
+    total_ns = int(idle_calls["total_ns"].sum())
+    shares = {COMPILE: 0.0, READ_LESS: 0.0}
+    of_calls = sum_rows(idle_calls, ("call",), ("total_ns",))
+    for call, call_ns in zip(of_calls["call"].tolist(), of_calls["total_ns"].tolist(), strict=True):
+        for pattern, remedy in ((_COMPILES, COMPILE), (_READS_VALUE, READ_LESS)):
+            if pattern.search(call):
+                shares[remedy] += call_ns / total_ns
+    remedy, share = max(shares.items(), key=lambda one: one[1])
+    return remedy if share >= LEAST_SHARE else ""
 
 
 def _loader_remedy(waits: Collection[str]) -> str:

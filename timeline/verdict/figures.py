@@ -114,7 +114,8 @@ class Figures:
         figures = cls(facts=facts, waiting=waiting, path=path)
         if path is not None:
             figures.findings, figures.culprit = report_findings(
-                facts, waiting, figures["critical_path"], figures["computing_causes"], on_disk
+                *(facts, waiting, figures["critical_path"], figures["computing_causes"], on_disk),
+                figures["idle_calls"],
             )
         figures._add_unreplayed_findings()
         return figures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from statistics import median
 from typing import Any
 
@@ -21,6 +21,7 @@ from timeline.analysis.gains.findings import (
 )
 from timeline.analysis.gains.run import gather_run
 from timeline.analysis.idle.host_calls import names_waiting_for_data
+from timeline.analysis.ordinary_steps import ordinary_steps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.culprit import Culprit, find_culprit
 from timeline.analysis.waits.waiting import Waiting
@@ -34,6 +35,7 @@ from timeline.tables.table import Table, sum_rows
 from timeline.units import format_count, format_like, format_number, format_share, format_short
 from timeline.verdict.advice import find_remedy
 
+NO_CALLS = Table({})
 NOT_ASKED = "causes were not asked for"
 MOST_NAMED = 8
 """Maximum number of ranks, steps or ranges of them in a list."""
@@ -142,6 +144,7 @@ def report_findings(
     path: Table,
     computing: Table,
     on_disk: Collection[int] = (),
+    idle_calls: Table = NO_CALLS,
 ) -> tuple[ReportedFindings, Culprit | None]:
     """Find what to fix in a run, and the rank to blame first, if any.
 
@@ -151,6 +154,7 @@ def report_findings(
         path: `Figures.critical_path`.
         computing: `Figures.computing_causes`.
         on_disk: all ranks of the profile, selected or not.
+        idle_calls: `Figures.idle_calls`.
     """
     run = gather_run(facts, waiting) if facts else None
     if run is None:
@@ -162,7 +166,12 @@ def report_findings(
         return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
     losses = find_losses(run)
     numbers = [rank.rank for rank in facts]
-    words = FindingWords(numbers, losses, path, computing, on_disk, _ai_cpu_types(facts))
+    allocating = _allocating_share(path, _ordinary_numbers(facts))
+    words = FindingWords(
+        *(numbers, losses, path, computing, on_disk, _ai_cpu_types(facts), allocating),
+        idle_calls,
+        _small_share(facts),
+    )
     reported = ReportedFindings(
         _once_each(
             words.report(finding, losses.found[:place])
@@ -184,6 +193,33 @@ def _once_each(findings: Iterable[ReportedFinding]) -> tuple[ReportedFinding, ..
     return tuple(reported)
 
 
+def _ordinary_numbers(facts: Sequence[RankFacts]) -> set[int]:
+    """Return the numbers of the steps that are ordinary on any rank."""
+    chosen = zip(facts, ordinary_steps(facts), strict=True)
+    return {step for rank, mask in chosen for step in rank.steps.iteration[mask].tolist()}
+
+
+def _allocating_share(path: Table, steps: Collection[int]) -> float:
+    """Return the share of the critical path in which hosts allocate or free device memory.
+
+    path: `Figures.critical_path`. steps: numbers of the steps that count; without any, all do.
+    """
+    if not len(path):
+        return 0.0
+    is_in = np.isin(np.ma.filled(path["step"], -1), [*steps]) | np.ma.getmaskarray(path["step"])
+    rows = path.take(np.flatnonzero(is_in | (not steps)))
+    hosts = rows.take(np.flatnonzero(rows["kind"] == "host"))
+    calls = zip(hosts["name"].tolist(), hosts["call_ns"].tolist(), strict=True)
+    allocating_ns = sum(call_ns or 0 for name, call_ns in calls if _ALLOCATES.search(name))
+    return allocating_ns / max(int(rows["duration_ns"].sum()), 1)
+
+
+def _small_share(facts: Sequence[RankFacts]) -> float:
+    """Return the share of transfers between ranks that are small, see `LinkTimes`."""
+    count = sum(int(rank.links.times.count.sum()) for rank in facts)
+    return sum(int(rank.links.times.small_count.sum()) for rank in facts) / max(count, 1)
+
+
 def _ai_cpu_types(facts: Sequence[RankFacts]) -> frozenset[str]:
     """Return the types of operators that AI CPUs run on any rank."""
     types = set[str]()
@@ -200,7 +236,8 @@ class FindingWords:
 
     numbers: ranks by position. losses: all findings. path, computing: see `report_findings`.
     on_disk: all ranks of the profile, selected or not. ai_cpu_types: types of operators that run on
-    AI CPUs.
+    AI CPUs. allocating: share of the critical path of ordinary steps in the device's allocator.
+    idle_calls: `Figures.idle_calls`. small: share of transfers between ranks that are small.
     """
 
     numbers: Sequence[int]
@@ -209,6 +246,9 @@ class FindingWords:
     computing: Table
     on_disk: Collection[int]
     ai_cpu_types: Collection[str] = ()
+    allocating: float = 0.0
+    idle_calls: Table = field(default_factory=lambda: NO_CALLS)
+    small: float = 0.0
 
     def report(self, finding: Finding, before: Sequence[Finding]) -> ReportedFinding:
         """Return a finding with its evidence and its sentence; before: the findings before it."""
@@ -225,10 +265,12 @@ class FindingWords:
             finding,
             cause,
             call=evidence.get("call", ""),
-            share=finding.gain_ns / whole_ns,
+            share=self.allocating,
             waits=self._waits_for_data(),
             on_ai_cpu=finding.name in self.ai_cpu_types,
             first_steps=self.losses.step_numbers[:1],
+            idle_calls=self._calls_of_selection(),
+            small=self.small,
         )
         gain = self._gain(finding, follows=any(one.fault for one in before))
         return ReportedFinding(
@@ -250,11 +292,17 @@ class FindingWords:
         )
 
     def _waits_for_data(self) -> frozenset[str]:
-        """Return the names of calls on the critical path that wait for data."""
-        if not len(self.path):
-            return frozenset()
-        strings = StringPool(sorted(set(self.path["name"].astype(str).tolist())))
+        """Return the names of calls that wait for data, on the critical path or while idle."""
+        names = {*(self.path["name"].astype(str).tolist() if len(self.path) else ())}
+        names |= {*(self.idle_calls["call"].tolist() if len(self.idle_calls) else ())}
+        strings = StringPool(sorted(names))
         return frozenset(strings.texts(names_waiting_for_data(strings)))
+
+    def _calls_of_selection(self) -> Table:
+        """Return the rows of `idle_calls` of the whole selection."""
+        if not len(self.idle_calls):
+            return self.idle_calls
+        return self.idle_calls.take(np.ma.getmaskarray(self.idle_calls["step"]))
 
     def _ranks(self, finding: Finding) -> tuple[int, ...] | None:
         if finding.absent is not None:

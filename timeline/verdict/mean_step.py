@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -85,6 +85,18 @@ class MeanStep:
             if np.ma.getmaskarray(rows["idle_ns"]).any()
             else 0,
         )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the parts under the names of the report."""
+        parts = asdict(self)
+        return {
+            "ranks": parts.pop("ranks"),
+            "steps": parts.pop("steps"),
+            "step": parts.pop("single"),
+            "period_ns": parts.pop("period_ns"),
+            "exposed_communication_ns": parts.pop("exposed_ns"),
+            **parts,
+        }
 
 
 def mean_steps(figures: Figures) -> Table:

@@ -401,6 +401,8 @@ class Verdict:
         return {
             "sentences": list(self.sentences()),
             "ranks": [_report_row(row) for row in self.ranks.to_dicts()],
+            "mean_step": None if self.mean is None else self.mean.to_dict(),
+            "mean_steps": [_report_row(row) for row in self.mean_steps.to_dicts()],
             "slowest_rank": None if self.rank_extreme is None else self.rank_extreme.to_dict(),
             "slowest_step": None if self.step_extreme is None else self.step_extreme.to_dict(),
             "operators": self.operators.to_dicts(),
@@ -589,7 +591,7 @@ def _longest(totals: Table, chosen: Bool) -> Table:
     rows = totals.take(chosen)
     all_ns = int(rows["total_ns"].sum())
     top = rows.take(np.arange(min(len(rows), MOST_OPERATORS)))
-    names = ("type", "core", "count", "total_ns", *BOUND, "utilization")
+    names = ("type", "core", "count", "total_ns", *BOUND, "utilization", "line")
     columns = {name: top[name] for name in names}
     share = top["total_ns"] / all_ns if all_ns else np.zeros(len(top))
     return Table({**columns, "share": np.round(share, 6)})

@@ -246,16 +246,17 @@ def _longest_calls(calls: Table, cause: str, count: int) -> tuple[tuple[str, int
     names = shortened([printable(call) for call, _ in longest], LONGEST_NAME, "...")
     lines = lines_by(rows, ("call",))
     return tuple(
-        (_with_line(name, call, lines.get((call,), "")), round(total_ns / count))
+        (_with_line(name, call, total_ns, *lines.get((call,), ("", 0))), round(total_ns / count))
         for name, (call, total_ns) in zip(names, longest, strict=True)
     )
 
 
-def _with_line(name: str, call: str, line: str) -> str:
+def _with_line(name: str, call: str, total_ns: int, line: str, line_ns: int) -> str:
     """Return the short name of a call with its line of code, unless the call is that line."""
     if not line or line in call:
         return name
-    return f"{name} in {shortened([printable(line)], LONGEST_NAME, '...')[0]}"
+    others = "" if 2 * line_ns > total_ns else " and others"
+    return f"{name} in {shortened([printable(line)], LONGEST_NAME, '...')[0]}{others}"
 
 
 def idle_sentence(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
@@ -28,7 +29,7 @@ from timeline.analysis.work.operators import (
     operator_figures,
 )
 from timeline.analysis.work.task_sums import sum_tasks
-from timeline.columns.strings import StringPool
+from timeline.columns.strings import NO_NAME, StringPool
 from timeline.commands.export import export
 from timeline.layers import Layer
 from timeline.profile import open_profile
@@ -580,3 +581,47 @@ def test_memory_is_what_is_sampled_in_sizes(layout: str, shelf: ProfileShelf) ->
         )
     }
     assert memory_peaks(Records(0, strings)).table.peak_bytes.tolist() == []
+
+
+@pytest.mark.parametrize("rank", [0, 1])
+def test_small_transfers_are_those_of_the_profilers_distribution(rank: int) -> None:
+    """Tasks on links of a real run are as many, and as many are small, as communication.json."""
+    path = DATA / "torch-npu-text" / f"rank{rank}_ascend_pt"
+    if not path.exists():
+        pytest.skip("torch-npu-text is not beside the project")
+    steps = json.loads((path / "ASCEND_PROFILER_OUTPUT" / "communication.json").read_bytes())
+    packets = Counter[bool]()
+    for kinds in steps.values():
+        for ops in kinds.values():
+            for name, op in ops.items():
+                if name.startswith("Total"):
+                    continue
+                sizes = op["Communication Bandwidth Info"].get("HCCS", {})
+                for size_mb, (count, _) in sizes.get("Size Distribution", {}).items():
+                    packets[float(size_mb) < 16] += count
+    with open_profile(path) as profile:
+        links = profile.links()
+    assert int(links["small_count"].sum()) == packets[True] > 0
+    assert int(links["count"].sum()) == packets.total()
+
+
+def test_the_line_of_an_operator_launched_most_of_its_time() -> None:
+    """It is the line with most time over all tasks of a row, not the most frequent one."""
+    strings = StringPool()
+    code = strings.code
+    lines = [code(f"a.py({number}): f") for number in (1, 2, 2, 2)] + [NO_NAME]
+    times_ns = ((0, 50), (60, 70), (70, 80), (80, 90), (100, 300))
+    tasks = Tasks.of(
+        5,
+        {
+            "start_ns": np.array([start for start, _ in times_ns]),
+            "end_ns": np.array([end for _, end in times_ns]),
+            "name": np.full(5, code("add_1"), np.int32),
+            "op_type": np.full(5, code("Add"), np.int32),
+            "compute": np.ones(5, np.bool_),
+            "line": np.array(lines, np.int32),
+        },
+    )
+    figures = operator_figures(Records(0, strings, tasks=tasks), np.empty(0, np.int64))
+    (line,) = figures.lines.longest(np.zeros(len(figures.times), np.int64), 1)
+    assert figures.strings[line] == "a.py(1): f"

@@ -77,7 +77,9 @@ def test_the_line_is_told_of_launches_and_idle_calls(shelf: ProfileShelf, layout
     """Operators of the main thread were launched, and waited for, by the line of their stack."""
     with timeline.open_profile(shelf.get(layout).path) as profile:
         launched, idle = profile.operators(by="launch"), profile.idle(by="call")
+        types = profile.operators(by="type")
     assert set(launched["line"]) - {None} == {TRAINING_STACK[0]}
+    assert set(types["line"]) - {None} == {TRAINING_STACK[0]}
     assert TRAINING_STACK[0] in set(idle["line"])
 
 

@@ -22,6 +22,7 @@ from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import MAIN_LAYOUTS, Copier, Profile, ProfileShelf, tree_state
 from tests.support.run_command import exported
 from timeline.cli.main import main
+from timeline.errors import SourceError
 from timeline.sources.finding.discovery import Discovered
 from timeline.sources.finding.packed import discover_unpacked
 
@@ -65,6 +66,18 @@ def test_packed_is_the_same_as_plain(
     archive = write_archive(profile.path, tmp_path / "all.tar.gz")
     wanted = exported(profile.path, tmp_path / "plain.pftrace")
     assert exported(archive, tmp_path / "packed.pftrace") == wanted
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_path_leads_into_an_archive(shelf: ProfileShelf, tmp_path: Path, temporary: Path) -> None:
+    """Behind the name of an archive a path goes on in it, as listings and commands print it."""
+    profile = shelf.get("mindstudio", ranks=2)
+    archive = write_archive(profile.path, tmp_path / "all.zip")
+    wanted = exported(profile.captures[1], tmp_path / "plain.pftrace")
+    inner = archive / profile.path.name / profile.captures[1].relative_to(profile.path)
+    assert exported(inner, tmp_path / "packed.pftrace") == wanted
+    with pytest.raises(SourceError, match="does not exist"), opened(archive / "other"):
+        pass
     assert list(temporary.iterdir()) == []
 
 
@@ -369,7 +382,7 @@ def test_an_archive_without_a_profile(
     assert main([str(archive)]) == 1
     said = capsys.readouterr().err
     assert f"{archive}: holds no Ascend profile." in said
-    assert "all.zip: archives inside it are not opened: 'run/rank_0.tar.gz'." in said
+    assert "all.zip: archives inside it are not opened, unless it is unpacked" in said
     assert str(temporary) not in said
     assert list(temporary.iterdir()) == []
 
@@ -383,7 +396,10 @@ def test_notes_reach_the_report(
     archive = write_archive(profile.path, tmp_path / "all.tar")
     assert main([str(archive), "--json", "-q", "-o", str(tmp_path / "out.pftrace")]) == 0
     (warning,) = json.loads(capsys.readouterr().out)["warnings"]
-    assert warning == "all.tar: archives inside it are not opened: 'run/more.zip'."
+    assert (
+        warning
+        == "all.tar: archives inside it are not opened, unless it is unpacked: 'run/more.zip'."
+    )
 
 
 # -- Ctrl-C ----------------------------------------------------------------------------------------

@@ -199,7 +199,8 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
     sums = IdleSums(gaps.inner, stretches.gap, periods, records.strings)
     bounds_ns = np.concatenate(periods)
     charges = Charges(gaps.inner, stretches.gap, stretches.end_ns - stretches.start_ns)
-    for parts in _Splitter(records, gaps, stretches, bounds_ns, ends, least_ns).parts():
+    lines = _lines_of_items(records, items, gaps.item)
+    for parts in _Splitter(records, gaps, stretches, bounds_ns, ends, least_ns, lines).parts():
         sums.add(parts)
         charges.add(parts)
     longest = gaps.take(charges.longest)
@@ -211,6 +212,19 @@ def measure_idle(part: Cut, overlap: Overlap) -> RankIdle:
         between = kernel_gaps(records, inner, inner.item, items)
         times = replace(times, kernel_gaps=between)
     return RankIdle(sums.parts(), times, charges.charged(), listed)
+
+
+def _lines_of_items(records: Records, items: DeviceItems, item: Int64) -> Codes:
+    """Return the line of code that asked for each of some items, (n,), else NO_NAME.
+
+    item: (n,) rows of items, NO_ID for none.
+    """
+    lines = np.full(len(item), NO_NAME, np.int32)
+    for table, here in ((records.tasks, ~items.is_op), (records.ops, items.is_op)):
+        if table.line.any():
+            rows = np.flatnonzero((item != NO_ID) & here[np.maximum(item, 0)])
+            lines[rows] = table.line[items.row[item[rows]]]
+    return lines
 
 
 def _names_around(gaps: Gaps, items: DeviceItems) -> tuple[Codes, Codes]:
@@ -256,10 +270,12 @@ class _Splitter:
         bounds_ns: Int64,
         ends: _Ends,
         least_ns: int,
+        item_lines: Codes,
     ) -> None:
+        """Prepare for intervals; item_lines: (gaps,) the line of what ends each gap."""
         self._host, self._strings = records.host, records.strings
         self._lines = CodeLines(records.host, records.strings)
-        self._ends, self._least_ns = ends, least_ns
+        self._ends, self._least_ns, self._item_lines = ends, least_ns, item_lines
         unrecorded = union(records.unrecorded.start_ns, records.unrecorded.end_ns)
         times = (_fetching(records), _preparing(records), unrecorded)
         edges = [edge for one in times for edge in (one.start_ns, one.end_ns)]
@@ -306,11 +322,13 @@ class _Splitter:
             yield self._parts(pieces.take(launch == NO_ID), IdleCause.NOT_RECORDED)
             # What the launching thread did.
             for window, own in self._windows(pieces, launch):
-                yield self._parts(
-                    own, IdleCause.QUEUED, window.stretches.call, self._lines_in(window)
-                )
+                lines = self._lines_in(window)
+                lines = np.where(lines == NO_NAME, self._item_lines[self._gap[own.row]], lines)
+                yield self._parts(own, IdleCause.QUEUED, window.stretches.call, lines)
         elif phase is _Phase.LAUNCHING:
-            yield self._parts(pieces, IdleCause.LAUNCH_CALL, launch, self._lines.of(launch))
+            lines = self._lines.of(launch)
+            lines = np.where(lines == NO_NAME, self._item_lines[gap], lines)
+            yield self._parts(pieces, IdleCause.LAUNCH_CALL, launch, lines)
         elif phase is _Phase.LAUNCHED:
             before = self._ends.launch_end_ns[gap] <= self._gap_start_ns[pieces.row]
             yield self._parts(pieces.take(before), IdleCause.LAUNCHED_BEFORE)

@@ -78,6 +78,10 @@ CAUSES = tuple(IdleCause)
 """All causes; tables hold positions in this tuple."""
 
 
+LEAST_OF_CALL = 0.1
+"""Share of the time of a call from which the line of code with most of it is reported."""
+
+
 class IdleParts(Spans):
     """Idle time of a selection, split by cause: disjoint, in order of time.
 
@@ -111,13 +115,15 @@ class CauseTimes(ColumnTable):
 class CallTimes(ColumnTable):
     """Idle time of the longest calls, one row per step, cause and call.
 
-    line: the line of code in which more than half of it passed, NO_ID if none is known.
+    line: the line of code in which most of it passed, NO_ID if none is known or it takes less than
+    LEAST_OF_CALL of it; line_ns: the time in that line.
     """
 
     step: Int64 = column(np.int64)
     cause: Int64 = column(np.int64)
     call: Int64 = column(np.int64)
     line: Int64 = column(np.int64, NO_ID)
+    line_ns: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
 
 
@@ -226,13 +232,14 @@ class IdleSums:
         place = np.arange(len(owner)) - np.searchsorted(owner, owner)
         step = owner // len(CAUSES) - 1
         kept = place < np.where(step == NO_STEP, MOST_CALLS_OF_ALL, MOST_CALLS)
-        line = _LineTimes.concat(self._lines).summed().leading(key[kept], total_ns[kept])
+        lines = _LineTimes.concat(self._lines).summed()
+        line, line_ns = lines.leading(key[kept], total_ns[kept])
         known = np.flatnonzero(line != NO_NAME)
         codes, which = self._strings.by_spelling(np.concatenate([code[kept], line[known]]))
         places = np.full(len(line), NO_ID)
         call, places[known] = np.split(which.astype(np.int64), [len(line)])
         return (
-            CallTimes(step[kept], owner[kept] % len(CAUSES), call, places, total_ns[kept]),
+            CallTimes(step[kept], owner[kept] % len(CAUSES), call, places, line_ns, total_ns[kept]),
             tuple(self._strings.texts(codes)),
         )
 
@@ -248,18 +255,20 @@ class _LineTimes(ColumnTable):
         """Return one row per key and line, ascending."""
         return sum_rows(self, ("key", "line"), ("total_ns",))[0] if len(self) else self
 
-    def leading(self, keys: Int64, all_ns: Int64) -> Codes:
-        """Return the line that takes more than half of the time of each key, (n,), else NO_NAME.
+    def leading(self, keys: Int64, all_ns: Int64) -> tuple[Codes, Int64]:
+        """Return the line that takes most of the time of each key, and that time, (n,) each.
 
-        The rows are one per key and line. all_ns: (n,) the time of each key.
+        The rows are one per key and line. all_ns: (n,) the time of each key. The line is NO_NAME
+        and its time 0 if it takes less than LEAST_OF_CALL of that.
         """
         if not len(self):
-            return np.full(len(keys), NO_NAME, np.int32)
+            return np.full(len(keys), NO_NAME, np.int32), np.zeros(len(keys), np.int64)
         best = self.take(np.lexsort((-self.total_ns, self.key)))
         best = best.take(are_first(best.key))
         at = np.minimum(np.searchsorted(best.key, keys), len(best) - 1)
-        leads = (best.key[at] == keys) & (2 * best.total_ns[at] > all_ns)
-        return np.where(leads, best.line[at], NO_NAME).astype(np.int32)
+        has_line = (best.key[at] == keys) & (best.total_ns[at] >= LEAST_OF_CALL * all_ns)
+        line = np.where(has_line, best.line[at], NO_NAME).astype(np.int32)
+        return line, np.where(has_line, best.total_ns[at], 0)
 
 
 def _sums_by_key(keys: Int64, values: Int64) -> tuple[Int64, Int64]:

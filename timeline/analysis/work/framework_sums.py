@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.idle.launches import TASK_QUEUE
 from timeline.analysis.work.framework_calls import MODULE, NO_CALL, CallTree, launch_name
 from timeline.analysis.work.launching_operators import NO_PATH, ModulePaths
+from timeline.analysis.work.operators import OperatorLines
 from timeline.analysis.work.task_sums import are_hccl_tasks
 from timeline.columns.columns import (
     Bool,
@@ -84,11 +85,13 @@ class FrameworkTimes(ColumnTable):
 class ModuleTimes(ColumnTable):
     """Device time of what modules launched, one row per path of modules and direction.
 
-    self_ns: in no inner module; total_ns: with inner modules.
+    self_ns: in no inner module; total_ns: with inner modules. line: of the program's code that
+    launched most of self_ns, or else of what the longest inner module launched.
     """
 
     path: Codes = column(np.int32)
     backward: Bool = column(np.bool_)
+    line: Codes = column(np.int32, NO_NAME)
     self_ns: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
 
@@ -149,12 +152,13 @@ class _Kernels:
     """Kernels launched by operators, (k,).
 
     place: place of the operator, NO_CALL if there is none. asked_ns: timestamp of the launch, or of
-    the framework's request for it. length_ns: duration.
+    the framework's request for it. length_ns: duration. line: of code that launched it.
     """
 
     place: Rows
     asked_ns: Int64
     length_ns: Int64
+    line: Codes
 
 
 def _launched(records: Records, operators: CallTree) -> _Kernels:
@@ -178,7 +182,10 @@ def _launched(records: Records, operators: CallTree) -> _Kernels:
     last = order[np.append(ordered[1:] != ordered[:-1], [True])[: len(order)]]
     kernel_rows = target[last]
     return _Kernels(
-        place[last], asked_ns[last], tasks.end_ns[kernel_rows] - tasks.start_ns[kernel_rows]
+        place[last],
+        asked_ns[last],
+        tasks.end_ns[kernel_rows] - tasks.start_ns[kernel_rows],
+        tasks.line[kernel_rows],
     )
 
 
@@ -341,25 +348,32 @@ def _module_times(
         names = host.name[modules.row[level]]
         path[level] = paths.within(around, names, np.zeros(len(level), np.bool_))
     count, inside = len(paths), modules.open_at(kernels.asked_ns)
-    forward_ns = _by_path(np.append(path, NO_PATH)[inside], kernels.length_ns, count)
+    ahead = np.append(path, NO_PATH)[inside]
+    forward_ns = _by_path(ahead, kernels.length_ns, count)
     label = _backward_paths(records, operators, modules, path)
     behind = np.append(label, _NO_LABEL)[kernels.place]
     backward_ns = _by_path(behind, kernels.length_ns, count)
     has_backward = np.zeros(count, np.bool_)
     has_backward[label[label != _NO_LABEL]] = True
     every = list[ModuleTimes]()
-    for backward, self_ns, asked in (
-        (False, forward_ns, np.ones(count, np.bool_)),
-        (True, backward_ns, has_backward),
+    for backward, self_ns, asked, of_kernel in (
+        (False, forward_ns, np.ones(count, np.bool_), ahead),
+        (True, backward_ns, has_backward, behind),
     ):
-        total_ns = self_ns.copy()
+        total_ns, longest_ns = self_ns.copy(), np.zeros(count, np.int64)
+        line = _lines_by_path(of_kernel, kernels, count)
+        has_own = line != NO_NAME
         for one in range(count - 1, NO_PATH, -1):
-            total_ns[paths.around[one]] += total_ns[one]
-            asked[paths.around[one]] |= asked[one]
+            outer = paths.around[one]
+            total_ns[outer] += total_ns[one]
+            asked[outer] |= asked[one]
+            if line[one] and not has_own[outer] and total_ns[one] > longest_ns[outer]:
+                line[outer], longest_ns[outer] = line[one], total_ns[one]
         some = np.flatnonzero(asked[1:]) + 1
         texts = strings.codes(map(paths.text, some.tolist()))
         flag = np.full(len(some), backward)
-        every.append(ModuleTimes(texts, flag, self_ns[some], total_ns[some]))
+        lines = strings.translate(line[some], pool)
+        every.append(ModuleTimes(texts, flag, lines, self_ns[some], total_ns[some]))
     times = ModuleTimes.concat(every)
     longest = np.sort(np.argsort(-times.total_ns, kind="stable")[:MOST_ROWS])
     return times.take(longest), len(times) - len(longest)
@@ -369,6 +383,13 @@ def _by_path(path: Int64, lengths_ns: Int64, count: int) -> Int64:
     """Return the exact sum of lengths by path, (count,), ignoring lengths without a path."""
     known = path > NO_PATH
     return sum_by(path[known], lengths_ns[known], count)
+
+
+def _lines_by_path(path: Int64, kernels: _Kernels, count: int) -> Codes:
+    """Return the line of code that launched most of the time of each path, (count,)."""
+    rows = np.flatnonzero((path > NO_PATH) & (kernels.line != NO_NAME))
+    of_path = OperatorLines(path[rows], kernels.line[rows], kernels.length_ns[rows])
+    return of_path.longest(np.arange(count), count)
 
 
 def _backward_paths(records: Records, operators: CallTree, modules: CallTree, path: Int64) -> Int64:

@@ -80,6 +80,31 @@ class OperatorLengths(ColumnTable):
     length_ns: Int64 = column(np.int64)
 
 
+class OperatorLines(ColumnTable):
+    """Time of operators by the line of code that launched them; operator: row in OperatorTimes."""
+
+    operator: Int64 = column(np.int64)
+    line: Codes = column(np.int32)
+    total_ns: Int64 = column(np.int64)
+
+    def summed(self) -> OperatorLines:
+        """Return one row per operator and line, without unknown lines."""
+        named = self.take(self.line != NO_NAME)
+        return sum_rows(named, ("operator", "line"), ("total_ns",))[0]
+
+    def longest(self, group: Int64, groups: int) -> Codes:
+        """Return the line with most time of each group of operators, (groups,), else NO_NAME.
+
+        group: (operators,) the group of each row of OperatorTimes.
+        """
+        lines = np.full(groups, NO_NAME, np.int32)
+        every = replace(self, operator=group[self.operator]).summed()
+        # Of several values for one group, NumPy keeps the last.
+        every = every.take(np.argsort(every.total_ns, kind="stable"))
+        lines[every.operator] = every.line
+        return lines
+
+
 class LongestOps(Spans):
     """The longest communication ops, longest first."""
 
@@ -106,6 +131,7 @@ class OperatorFigures:
     shapes: ShapeTotals = field(default_factory=ShapeTotals)
     runs: KernelRuns = field(default_factory=KernelRuns.empty)
     """How runs of computing operators follow each other, without steps and communication only."""
+    lines: OperatorLines = field(default_factory=OperatorLines.empty)
 
     def moved(self, move: ClockMove) -> OperatorFigures:
         """Return the figures on another clock."""
@@ -175,6 +201,10 @@ def operator_figures(
         below = replace(op_lengths, operator=op_lengths.operator + len(computing))
         lengths = OperatorLengths.concat([*computing_lengths, below])
     longest = _longest(records.ops, iterations, records.strings, strings)
+    if records.ops.line.any():
+        codes = strings.translate(records.ops.line, records.strings)
+        of_ops = OperatorLines(op_lengths.operator + len(computing), codes, op_lengths.length_ns)
+        measured.lines = OperatorLines.concat([measured.lines, of_ops.summed()])
     return OperatorFigures(
         tuple(strings), times, longest, waits is not None, lengths, **vars(measured)
     )
@@ -233,9 +263,10 @@ def _computing(
     name = _translation(strings, pool, named)
     shape = _translation(strings, pool, shapes)
     parts, kept, totals = list[OperatorTimes](), list[OperatorLengths](), list[KernelTotals]()
-    works = list[WorkSums]()
+    works, lines = list[WorkSums](), list[OperatorLines]()
     with_work = len(records.metrics) > 0 or len(tasks) <= MOST_UNASKED_WORK
     seen = cores_seen(tasks, records.metrics)
+    with_lines = bool(tasks.line.any())
     is_single = not len(records.steps) and not len(records.ops)
     places, operators = list[Rows](), list[Int64]()
     for rows in computing_rows(tasks):
@@ -257,6 +288,9 @@ def _computing(
         if with_work:
             kinds = keys["type"]
             works.append(work_of_tasks(tasks, rows, kinds, operator, strings, pool))
+        if with_lines:
+            asked = OperatorLines(operator, tasks.line[rows], part_lengths.length_ns).summed()
+            lines.append(replace(asked, line=strings.translate(asked.line, pool)))
         if is_single:
             places.append(rows)
             operators.append(operator)
@@ -269,9 +303,12 @@ def _computing(
     if works:
         cycles_per_s = max(records.cores.cube, 0) * measured.kernels.clock_hz
         measured.shapes = ShapeTotals.join(works, operator, peak_flop_per_s, cycles_per_s)
+    if lines:
+        every = OperatorLines.concat(lines)
+        measured.lines = replace(every, operator=operator[every.operator]).summed()
     if places and len(times) <= MOST_SINGLE:
-        every = operator[np.concatenate(operators)]
-        measured.runs = KernelRuns.of_tasks(tasks, np.concatenate(places), every)
+        operator = operator[np.concatenate(operators)]
+        measured.runs = KernelRuns.of_tasks(tasks, np.concatenate(places), operator)
     return times, kept, measured
 
 
@@ -282,6 +319,7 @@ class _Measured:
     kernels: KernelTotals = field(default_factory=KernelTotals)
     shapes: ShapeTotals = field(default_factory=ShapeTotals)
     runs: KernelRuns = field(default_factory=KernelRuns.empty)
+    lines: OperatorLines = field(default_factory=OperatorLines.empty)
 
 
 def _communicating(

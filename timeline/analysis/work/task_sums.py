@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,6 +11,7 @@ from timeline.analysis.steps import ops_of_planes
 from timeline.analysis.waits.group_members import unknown_groups
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, column
+from timeline.columns.distinct import distinct
 from timeline.columns.group_by import group_numbers, sum_rows
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.not_given import NO_ID
@@ -105,7 +107,8 @@ class LinkTimes(ColumnTable):
     """Sums of tasks that move data, one row per link: source, target and kind of link.
 
     count: 0 if only sums are known. group: group within which ranks are numbered, if there are
-    several groups with unknown members; NO_NAME if ranks are global.
+    several groups with unknown members; NO_NAME if ranks are global. small_count: number of tasks
+    that move less than LARGE_BYTES, or LARGE_RDMA_BYTES over a network.
     """
 
     source_rank: Int64 = column(np.int64)
@@ -115,6 +118,13 @@ class LinkTimes(ColumnTable):
     size_bytes: Int64 = column(np.int64)
     total_ns: Int64 = column(np.int64)
     group: Codes = column(np.int32, NO_NAME)
+    small_count: Int64 = column(np.int64, 0)
+
+
+LARGE_BYTES, LARGE_RDMA_BYTES = 16_000_000, 1_000_000
+"""Sizes from which a transfer uses the bandwidth of a link, within a machine and over a network."""
+_NETWORK = re.compile(r"RDMA|RoCE", re.I)
+"""Names of links over a network."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,6 +167,7 @@ def _of_hccl_raw(records: Records, steps: frozenset[int] | None) -> RankLinks:
         links.size_bytes,
         links.total_ns,
         np.full(len(links), NO_NAME, np.int32),
+        np.zeros(len(links), np.int64),
     )
     return RankLinks(tuple(strings), _sum_links(times), in_groups=True)
 
@@ -174,6 +185,7 @@ def _of_profiler(records: Records, steps: frozenset[int] | None) -> RankLinks:
         links.size_bytes,
         links.total_ns,
         strings.translate(group, records.strings),
+        np.zeros(len(links), np.int64),
     )
     return RankLinks(tuple(strings), _sum_links(times))
 
@@ -193,6 +205,8 @@ def _of_tasks(records: Records) -> RankLinks:
         # The name of the link if given, else of its transport.
         named, carrier = planes.link[rows], planes.transport[rows]
         link = strings.translate(np.where(named != NO_NAME, named, carrier), records.strings)
+        networks = [code for code in distinct(link).tolist() if _NETWORK.search(strings[code])]
+        large_bytes = np.where(np.isin(link, networks), LARGE_RDMA_BYTES, LARGE_BYTES)
         parts.append(
             _sum_links(
                 LinkTimes(
@@ -205,6 +219,7 @@ def _of_tasks(records: Records) -> RankLinks:
                     strings.translate(
                         _ambiguous_groups(unknown, planes.group[rows]), records.strings
                     ),
+                    (planes.size_bytes[rows] < large_bytes).astype(np.int64),
                 )
             )
         )
@@ -218,4 +233,4 @@ def _ambiguous_groups(unknown: Codes, group: Codes) -> Codes:
 
 def _sum_links(times: LinkTimes) -> LinkTimes:
     keys = ("source_rank", "target_rank", "link", "group")
-    return sum_rows(times, keys, ("count", "size_bytes", "total_ns"))[0]
+    return sum_rows(times, keys, ("count", "size_bytes", "total_ns", "small_count"))[0]

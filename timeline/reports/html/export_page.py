@@ -351,6 +351,7 @@ def _operator_tables(figures: Figures, *, communication: bool) -> Iterator[Block
             f"{noun.capitalize()}s by {'name' if by_name else kind.lower()}",
             [
                 *columns_of(shown, *(["name"] if by_name else []), "type", titles={"type": kind}),
+                *columns_of(shown, *(["line"] if any(shown["line"]) else []), of=like),
                 *columns_of(shown, "core", "count", "total_ns", of=like),
                 share_column("Share", shown["total_ns"], all_ns),
                 time_column("Average", average_ns, like_ns=least_ns),

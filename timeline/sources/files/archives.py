@@ -431,7 +431,9 @@ class _Unpacker:
         if links := _name_first(self._links):
             notes.append(f"{name}: links and special files are not unpacked: {links}.")
         if archives := _name_first(self._archives):
-            notes.append(f"{name}: archives inside it are not opened: {archives}.")
+            notes.append(
+                f"{name}: archives inside it are not opened, unless it is unpacked: {archives}."
+            )
         return tuple(notes)
 
 

@@ -482,6 +482,11 @@ def is_archive(name: str) -> bool:
     return name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
+def archive_around(path: Path) -> Path | None:
+    """Return the archive that a path leads into, None if it leads into none."""
+    return next((one for one in path.parents if is_archive(one.name) and one.is_file()), None)
+
+
 def archive_stem(name: str) -> str:
     """Return the name of an archive without its suffix, which often is that of the directory."""
     suffixes = [suffix for suffix in ARCHIVE_SUFFIXES if name.lower().endswith(suffix)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from timeline.errors import NoProfileError, SourceError, TimelineError, UsageError
 from timeline.records.tables import Records
 from timeline.sources.files.opened import (
+    archive_around,
     archive_stem,
     is_archive,
     source_errors_for,
@@ -45,9 +46,10 @@ def discover_unpacked(
 ) -> Iterator[Discovered]:
     """Find the profile of every rank at a path, and keep it unpacked within the context.
 
-    Unpacked are: the archive at the path, or all archives below it if it holds no other profile;
-    and compressed databases. The temporary directory is removed when the context ends. Notes,
-    errors and identities show the path of the archive instead of the temporary one.
+    Unpacked are: the archive at the path, the one that it leads into (such as RUN.zip/rank0), or
+    all archives below it if it holds no other profile; and compressed databases. The temporary
+    directory is removed when the context ends. Notes, errors and identities show the path of the
+    archive instead of the temporary one.
 
     Args:
         report: called with the progress of unpacking.
@@ -122,6 +124,8 @@ class _Unpacking:
         path = self._path
         if is_archive(path.name) and path.is_file():
             return self._in_archives(path.parent, [path], assigned, finding)
+        if (archive := archive_around(path)) is not None:
+            return self._in_archives(archive.parent, [archive], assigned, finding)
         try:
             return self._discover(path, assigned, (), finding)
         except NoProfileError:
@@ -162,9 +166,12 @@ class _Unpacking:
                 shutil.rmtree(target, ignore_errors=True)
                 continue
             self._originals.by_temporary[target] = archive
-        is_one = archives[0] == self._path
+        if archives[0] == self._path:
+            root = target
+        elif archives[0] in self._path.parents:
+            root = target / self._path.relative_to(archives[0])
         try:
-            return self._discover(target if is_one else root, assigned, notes, finding, copied=True)
+            return self._discover(root, assigned, notes, finding, copied=True)
         except NoProfileError as error:
             error.hints = (*notes, *error.hints)
             raise

@@ -354,7 +354,8 @@ def _advise(run: FoundRun) -> str:
         return shlex.join(["tlexport", str(run.path)])
     names = ", ".join(source.name for source in run.sources[:2])
     more = f" and {len(run.sources) - 2} more" if len(run.sources) > 2 else ""
-    return f"put {names}{more} into a directory of their own"
+    place = _common_directory(source.parent for source in run.sources)
+    return f"put {names}{more} of {place} into a directory of their own"
 
 
 def runs_of_one_time(runs: Sequence[FoundRun], root: Path) -> RankIdentityError | None:

@@ -143,6 +143,8 @@ def read_kineto(
     Raises:
         SourceError: the file cannot be read or holds an event of an unexpected shape.
     """
+    # A comparison, which reads memory, matches kernels by the shapes of what launched them.
+    wanted = replace(wanted, shapes=wanted.shapes or wanted.memory)
     reader, damage = _Reader(strings, wanted, part), LossLog(path)
     for key in header.damaged:
         damage.add("metadata values that are not valid JSON", f'"{printable(key)}"')
