@@ -553,10 +553,7 @@ NO_WORKERS = "the training process loads them itself: try num_workers > 0 and pi
 MORE_WORKERS = "try more workers of the DataLoader, or less work for each sample"
 READ_LESS = "read values from the device less often (.item(), .cpu(), tolist())"
 WARM_UP = "warm up before the recording: schedule(wait, warmup, active)"
-PACKETS = (
-    "transfers are small (under 16 MB, or 1 MB over RDMA): try larger buckets, such as a higher "
-    "bucket_cap_mb, or a larger HCCL_BUFFSIZE"
-)
+PACKETS = "transfers are small: try larger buckets (bucket_cap_mb, HCCL_BUFFSIZE)"
 AI_CPU = "it runs on AI CPUs: a type that the AI Core supports, not int64 or double, is faster"
 
 

@@ -158,6 +158,8 @@ def ends_sentence(steps: Table) -> str | None:
 
 LONGEST_NAME = 40
 """Maximum length of the name of a call."""
+LEAST_COLLECTING_NS = 10_000
+"""A gap that the collection of metrics may explain; kernels follow each other in a few us."""
 NEARLY_ALL = 0.9
 """Share of its cause above which a call is named without its own time."""
 MOST_CAUSES = 4
@@ -310,7 +312,7 @@ def _cause(idle: MeanIdle, cause: str, cause_ns: int) -> str:
         named = [calls[0][0]]
     if cause == IdleCause.BETWEEN_TASKS.value:
         named = [f"at least {format_short(idle.least_ns)} each"] if idle.least_ns else []
-        if named and idle.collected:
+        if idle.collected and idle.least_ns >= LEAST_COLLECTING_NS:
             named += [f"which may be the cost of collecting {idle.collected} for each task"]
     more = f" ({', '.join(named)})" if named else ""
     return f"{format_like(cause_ns, total_ns)} {IdleCause(cause).words}{more}"
