@@ -207,6 +207,18 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else "."
 
 
+def install_command(*packages: str) -> str:
+    """Return the command that installs packages where this Python finds them."""
+    import importlib.util
+    import shlex
+    import sys
+
+    python = shlex.quote(sys.executable)
+    has_pip = importlib.util.find_spec("pip") is not None  # uv makes environments without it
+    tool = f"{python} -m pip install" if has_pip else f"uv pip install -p {python}"
+    return " ".join([tool, *packages])
+
+
 class TimelineWarning(UserWarning):
     """A warning about figures, for library functions that return no report with notes."""
 

@@ -250,7 +250,7 @@ def _read_operator_names(
 
 
 _MAP_HINT = 'Give a JSON object of old and new names, as in {"aten::conv2d": "aten::convolution"}.'
-_OUTPUT_HELP = ".pftrace, .json, or either with .gz (default: {} here)"
+_OUTPUT_HELP = ".pftrace, .json, or either with .gz; - prints a .pftrace (default: {} here)"
 
 
 @dataclass(frozen=True)

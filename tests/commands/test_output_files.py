@@ -7,6 +7,8 @@ import os
 import re
 import shlex
 import stat
+import subprocess
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +18,7 @@ import pytest
 from simulator.overlap import expected_overlap
 from tests.support.drawn_slices import DrawnSlice, drawn_slices
 from tests.support.perfetto_sql import TraceProcessor
+from tests.support.places import ROOT
 from tests.support.profile_shelf import (
     Copier,
     Profile,
@@ -62,6 +65,39 @@ def test_default_name_of_scattered_ranks(command: Command, shelf: ProfileShelf) 
     five = shelf.get("torch-db", ranks=5, steps=1)
     assert command(five.path, "--ranks", "0,2-4").code == 0
     assert command.files() == [f"timeline-{five.path.name}-summary-r0,2-4.pftrace"]
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_a_timeline_is_printed(profile: Profile, tmp_path: Path, inside: bool) -> None:
+    """`-o -` gives the bytes that a file would have, all words on stderr, and leaves no file."""
+    words = ["compare", profile.path, "--steps", "1:2"] if inside else [profile.path]
+
+    def run(output: str, *more: str) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [sys.executable, "-m", "timeline", *words, "-o", output, *more],
+            cwd=tmp_path,
+            env=os.environ | {"PYTHONPATH": str(ROOT), "TMPDIR": str(tmp_path)},
+            capture_output=True,
+        )
+
+    piped, written = run("-"), run("same.pftrace")
+    assert (piped.returncode, written.returncode) == (0, 0)
+    assert piped.stdout == (tmp_path / "same.pftrace").read_bytes()
+    assert [path.name for path in tmp_path.iterdir()] == ["same.pftrace"]
+    said = written.stderr + written.stdout.replace(b"Wrote same.pftrace", b"Wrote standard output")
+    assert piped.stderr == said[: said.index(b"Open: ")]
+    assert run("-", "-q").stderr == b""
+
+
+@pytest.mark.parametrize(
+    "more", ["--json", "--csv -", "--open", "--offline", "--fit split", "--verdict"]
+)
+def test_a_timeline_is_printed_alone(command: Command, profile: Profile, more: str) -> None:
+    """What else needs standard output, a file, or several files, is refused before any work."""
+    outcome = command(profile.path, "-o", "-", *more.split())
+    assert (outcome.code, outcome.out) == (2, "")
+    assert "exclude each other" in outcome.err
+    assert command.files() == []
 
 
 def test_existing_file_is_kept(command: Command, profile: Profile) -> None:

@@ -17,8 +17,10 @@ from email.message import Message
 from email.parser import BytesParser
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
+from pages import LINK, SITE, CustomMetadataHook, collect, on_host, with_links
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
@@ -64,7 +66,7 @@ class Built:
 
     def metadata(self) -> Message:
         with zipfile.ZipFile(self.wheel) as opened:
-            name = f"tlexport-{__version__}.dist-info/METADATA"
+            name = f"ascend_timeline-{__version__}.dist-info/METADATA"
             return BytesParser().parsebytes(opened.read(name))
 
 
@@ -190,13 +192,53 @@ def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: P
 def test_metadata_says_what_the_package_says(built: Built) -> None:
     """The version, the licence and the README, which is all that an index shows."""
     metadata = built.metadata()
-    assert (metadata["Name"], metadata["Version"]) == ("tlexport", __version__)
+    assert (metadata["Name"], metadata["Version"]) == ("ascend-timeline", __version__)
     assert metadata["License-Expression"] == "Apache-2.0"
     assert metadata["Description-Content-Type"] == "text/markdown"
     payload = metadata.get_payload(decode=True)
     assert isinstance(payload, bytes)
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert payload.decode("utf-8").strip() == readme.strip()
+    assert payload.decode("utf-8").strip() == with_links(readme, "README.md", on_host).strip()
+    assert LINK.search(readme)
+    assert LINK.search(payload.decode("utf-8")) is None, "an index has no other files"
+
+
+def test_pages_elsewhere_link_to_the_host_of_the_repository(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where a workflow states it; else only words stay, so that no link is broken."""
+    text = "![seen](a.png) and [more](../b.md#part), [here](#top), [there](https://ui.perfetto.dev)"
+    kept = "[here](#top), [there](https://ui.perfetto.dev)"
+    monkeypatch.delenv("GITHUB_REPOSITORY", raising=False)
+    assert with_links(text, "docs/c.md", on_host) == f" and more, {kept}"
+    monkeypatch.setenv("GITHUB_SERVER_URL", "https://host.example")
+    monkeypatch.setenv("GITHUB_REPOSITORY", "who/what")
+    monkeypatch.setenv("GITHUB_REF_NAME", "v1")
+    there = "https://host.example/who/what"
+    assert with_links(text, "docs/c.md", on_host) == (
+        f"![seen]({there}/raw/v1/docs/a.png) and [more]({there}/blob/v1/b.md#part), {kept}"
+    )
+    metadata: dict[str, Any] = {}
+    CustomMetadataHook(str(ROOT), {}).update(metadata)
+    assert set(metadata) == {"readme", "urls"}
+    assert {url.startswith(there) for url in metadata["urls"].values()} == {True}
+
+
+def test_the_documentation_is_a_site_without_broken_links(tmp_path: Path) -> None:
+    """Built of the same pages as somebody who publishes it does; a link into nothing stops it."""
+    collect(ROOT, tmp_path / "pages")
+    build = ("-m", "zensical", "build", "--strict", "-f", str(tmp_path / "mkdocs.yml"))
+    run_python(*build)
+    pages = {path.name for path in (tmp_path / "site").glob("*.html")} - {"404.html"}
+    docs = {path.name for path in (ROOT / ".github" / "docs").glob("*.md")}
+    wanted = {name.removesuffix(".md") for name in {*SITE.values(), *docs}}
+    assert pages == {f"{name}.html" for name in wanted}
+    named = re.findall(r": (\w+)\.md$", (tmp_path / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
+    assert sorted(named) == sorted(wanted), "the navigation has each page once"
+    with (tmp_path / "pages" / "limits.md").open("a", encoding="utf-8") as page:
+        page.write("\n[nowhere](nothing.md)\n")
+    with pytest.raises(AssertionError, match=r"page does not exist"):
+        run_python(*build)
 
 
 def third_party_imports() -> set[str]:

@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import re
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -32,7 +33,7 @@ from tests.support.remote_places import (
     web_server,
 )
 from tests.support.run_command import Command
-from timeline.errors import SourceError, UsageError
+from timeline.errors import SourceError, UsageError, install_command
 
 fsspec = pytest.importorskip("fsspec", reason="fsspec is not installed")
 
@@ -162,7 +163,19 @@ sys.exit(main(["s3://bucket/run"]))
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert ended.returncode == 2
     assert re.match("tlexport: s3://bucket/run needs a package", ended.stderr)
-    assert "pip install 'tlexport[remote]'" in ended.stderr
+    assert install_command("fsspec", "s3fs") in ended.stderr
+
+
+@pytest.mark.parametrize("pip", [True, False])
+def test_a_package_is_installed_for_the_python_that_runs(
+    pip: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From an environment that is not activated, and from one without pip."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if pip else None)
+    words = shlex.split(install_command("one", "two"))
+    assert sys.executable in words
+    assert (words[0] == "uv") is not pip
+    assert words[-2:] == ["one", "two"]
 
 
 # -- the web ---------------------------------------------------------------------------------------

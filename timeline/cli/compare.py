@@ -14,12 +14,15 @@ from timeline.cli.printing import (
     check_no_file,
     check_standard_output,
     flush,
+    is_piped,
     look_at_lines,
     print_data,
     print_text,
     shown_progress,
     table_file,
+    timeline_file,
     viewer,
+    written_lines,
 )
 from timeline.declarations import fill
 from timeline.errors import RegressionError
@@ -39,7 +42,7 @@ def run(asked: argparse.Namespace) -> None:
         TimelineError: they cannot be compared; the message says what to do.
     """
     views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
-    check_standard_output(prints, asked.csv, asked.markdown)
+    check_standard_output(prints, asked)
     with ended_by_signals():
         from timeline.commands.compare import compare, find_changes
     show = viewer(views, prints)
@@ -53,7 +56,8 @@ def run(asked: argparse.Namespace) -> None:
     else:
         more |= given_keywords(asked, ExportOptions)
         more["csv"], more["markdown"] = table_file(asked.csv), table_file(asked.markdown)
-        report = compare(asked.base, asked.new, **more)
+        with timeline_file(more):
+            report = compare(asked.base, asked.new, **more)
     with after_writing():
         _print_report(report, asked, prints, opens=show is not None)
         flush()
@@ -70,7 +74,7 @@ def _print_report(
 
     If data goes to standard output, text goes to standard error.
     """
-    stream = print_data(report, report.comparison.all_operators, prints, asked.csv)
+    stream = print_data(report, report.comparison.all_operators, prints, asked)
     if asked.markdown == STDOUT:
         from timeline.reports.comparison_report import comparison_markdown
 
@@ -85,6 +89,6 @@ def _print_report(
         report.comparison, Display.of(stream), gate=report.gate, verbose=prints.verbose
     )
     stream.write(text + "\n")
-    say(*report.lines(verbose=prints.verbose), *look_at_lines(report.page), stream=stream)
-    if report.outputs and not opens:
+    say(*written_lines(report, asked, prints), *look_at_lines(report.page), stream=stream)
+    if report.outputs and not opens and not is_piped(asked.output):
         say(OPEN_HINT.format(", or add --open"), stream=stream)

@@ -13,6 +13,7 @@ from timeline.cli.printing import (
     check_no_file,
     check_standard_output,
     flush,
+    is_piped,
     look_at_lines,
     print_data,
     print_json,
@@ -21,8 +22,10 @@ from timeline.cli.printing import (
     say_warnings,
     shown_progress,
     table_file,
+    timeline_file,
     viewer,
     warnings_caught,
+    written_lines,
 )
 from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
@@ -42,7 +45,7 @@ def run(asked: argparse.Namespace) -> None:
         TimelineError: the command failed; the message says what to do.
     """
     views, prints = fill(ViewOptions, vars(asked)), fill(PrintOptions, vars(asked))
-    check_standard_output(prints, asked.csv, lists=views.list)
+    check_standard_output(prints, asked)
     if prints.completion is not None:
         from timeline.cli.completion import script_lines
 
@@ -68,13 +71,14 @@ def _export(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions)
     show = viewer(views, prints)
     keywords = given_keywords(asked, ExportOptions, ReadingOptions)
     keywords["csv"] = table_file(asked.csv)
-    report = export(
-        asked.path,
-        selection=selection,
-        operator_steps=prints.json,
-        progress=shown_progress(prints),
-        **keywords,
-    )
+    with timeline_file(keywords):
+        report = export(
+            asked.path,
+            selection=selection,
+            operator_steps=prints.json,
+            progress=shown_progress(prints),
+            **keywords,
+        )
     with after_writing():
         _print_report(report, asked, views, prints)
         flush()
@@ -129,9 +133,9 @@ def _print_report(
 ) -> None:
     """Print a report as JSON, as a table, or as text.
 
-    If a table goes to standard output, text goes to standard error.
+    If a table or a timeline goes to standard output, text goes to standard error.
     """
-    stream = print_data(report, report.step_times, prints, asked.csv)
+    stream = print_data(report, report.step_times, prints, asked)
     if stream is None:
         return
     from timeline.reports.terminal import Display
@@ -144,6 +148,7 @@ def _print_report(
     more = report.verbose_lines() if prints.verbose else []
     page = look_at_lines(asked.report)
     why = report.verdict.commands_text(report.see_why)
-    say(*report.lines(verbose=prints.verbose), *more, *page, *why, stream=stream)
-    if report.outputs and not (views.open or views.offline):
+    lines = written_lines(report, asked, prints)
+    say(*lines, *more, *page, *why, stream=stream)
+    if report.outputs and not (views.open or views.offline or is_piped(asked.output)):
         say(OPEN_HINT.format(", or add --open"), stream=stream)

@@ -7,12 +7,15 @@ import contextlib
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
+from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from timeline.cli.parser import PrintOptions, ViewOptions
 from timeline.errors import TimelineWarning, UsageError, in_python
+from timeline.options import Fit
 from timeline.printable import encoded, printable_json, say
 from timeline.process import WRITTEN_BEFORE
 
@@ -28,24 +31,51 @@ STDOUT = "-"
 """The file name that stands for standard output."""
 
 
-def check_standard_output(
-    prints: PrintOptions, csv: str | None, markdown: str | None = None, *, lists: bool = False
-) -> None:
+def check_standard_output(prints: PrintOptions, asked: argparse.Namespace) -> None:
     """Check that at most one option prints to standard output.
 
     Raises:
-        UsageError: two options exclude each other.
+        UsageError: two options exclude each other, or a timeline would go to a terminal.
     """
+    given = vars(asked)
+    piped = is_piped(given.get("output")) and "-o -"
+    printed = [
+        prints.json and "--json",
+        *(given.get(name) == STDOUT and f"--{name} -" for name in ("csv", "markdown")),
+        piped,
+    ]
     for first, second in (
         (prints.quiet and "-q", prints.verbose and "-v"),
-        (prints.json and "--json", csv == STDOUT and "--csv -"),
-        (prints.json and "--json", markdown == STDOUT and "--markdown -"),
-        (csv == STDOUT and "--csv -", markdown == STDOUT and "--markdown -"),
+        *combinations(printed, 2),
         (prints.json and "--json", prints.verbose and "-v"),
-        (lists and "--list", csv and "--csv"),
+        (given.get("list") and "--list", given.get("csv") and "--csv"),
+        (piped, given.get("open") and "--open"),
+        (piped, given.get("offline") and "--offline"),
+        (piped, given.get("fit") == Fit.SPLIT.value and "--fit split"),
     ):
         if first and second:
             raise UsageError(f"{first} and {second} exclude each other.", do="Leave out one.")
+    if piped and (sys.stdout is None or sys.stdout.isatty()):
+        raise UsageError(
+            "-o - writes a timeline, which no terminal shows.", do="Write it to a file: > FILE"
+        )
+
+
+def is_piped(output: Path | None) -> bool:
+    """Return whether -o names standard output."""
+    return output == Path(STDOUT)
+
+
+@contextlib.contextmanager
+def timeline_file(keywords: dict[str, Any]) -> Iterator[None]:
+    """Let `-o -` write a temporary file within a `with` block, then copy it to standard output."""
+    if not is_piped(keywords["output"]):
+        yield
+        return
+    from timeline.encoders.drafts import printed_file
+
+    with printed_file("timeline.pftrace", sys.stdout.buffer) as keywords["output"]:
+        yield
 
 
 def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
@@ -93,11 +123,21 @@ def after_writing() -> Iterator[None]:
         raise
 
 
+def written_lines(
+    report: ExportReport | ComparisonReport, asked: argparse.Namespace, prints: PrintOptions
+) -> list[str]:
+    """Return the lines of a report on what was written; a temporary file gets no name."""
+    if is_piped(asked.output):
+        outputs = tuple(replace(one, path=Path("standard output")) for one in report.outputs)
+        report = replace(report, outputs=outputs)
+    return report.lines(verbose=prints.verbose)
+
+
 def print_data(
     report: ExportReport | ComparisonReport,
     table: Callable[[], Table],
     prints: PrintOptions,
-    csv: str | None,
+    asked: argparse.Namespace,
 ) -> TextIO | None:
     """Print the warnings (with -q only the notes), and the data for programs that options request.
 
@@ -108,9 +148,11 @@ def print_data(
     if prints.json:
         print_json(report.to_json())
         return None
-    if csv == STDOUT and sys.stdout is not None:
+    if asked.csv == STDOUT and sys.stdout is not None:
         sys.stdout.write(table().to_csv(safe=sys.stdout.isatty()))
-    return None if prints.quiet else sys.stderr if csv == STDOUT else sys.stdout
+    if prints.quiet:
+        return None
+    return sys.stderr if asked.csv == STDOUT or is_piped(asked.output) else sys.stdout
 
 
 def print_text(text: str) -> None:

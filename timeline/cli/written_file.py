@@ -28,7 +28,7 @@ def run_show(asked: argparse.Namespace) -> None:
         TimelineError: the file has no verdict or cannot be read; the message says what to do.
     """
     prints = fill(PrintOptions, vars(asked))
-    check_standard_output(prints, None)
+    check_standard_output(prints, asked)
     with ended_by_signals():
         from timeline.commands.show import read_verdict
     filed = read_verdict(asked.file)

@@ -219,6 +219,16 @@ def write_draft(pieces: Iterable[bytes], target: Path) -> Draft:
         raise
 
 
+@contextlib.contextmanager
+def printed_file(name: str, stream: BinaryIO) -> Iterator[Path]:
+    """Yield a path in a temporary directory; after the `with` block its file is in the stream."""
+    with tempfile.TemporaryDirectory(prefix="tlexport-") as directory:
+        path = Path(directory) / name
+        yield path
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, stream)
+
+
 def _open_unnamed(directory: Path) -> BinaryIO | None:
     """Open a file without a name; None if that cannot be done, or too many are open."""
     flag = getattr(os, "O_TMPFILE", None)

@@ -18,7 +18,7 @@ from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any, TypeVar
 
-from timeline.errors import UsageError
+from timeline.errors import UsageError, install_command
 from timeline.process import ENDING, signals_held, tune_for_one_command
 from timeline.ranks.shared_columns import (
     SharedArguments,
@@ -212,7 +212,8 @@ class Cluster(Executor):
         try:
             from distributed import Client
         except ImportError as error:
-            raise UsageError("--executor needs Dask.", do="pip install 'tlexport[dask]'") from error
+            do = f"Run: {install_command('distributed')}"
+            raise UsageError("--executor needs Dask.", do=do) from error
         self._address = shown
         try:
             self._client = Client(f"tcp://{address.removeprefix(DASK)}", timeout=CONNECT_SECONDS)

@@ -18,7 +18,7 @@ from http import HTTPStatus
 from mimetypes import MimeTypes
 from pathlib import Path
 
-from timeline.errors import UsageError
+from timeline.errors import UsageError, install_command
 
 HOST = "127.0.0.1"
 PORT = 9001
@@ -257,7 +257,7 @@ def _directory() -> Path:
     package = importlib.util.find_spec(_PACKAGE)
     if package is None or package.origin is None:
         raise UsageError(
-            f"--offline: no Perfetto UI on this machine. Take one along with: pip install "
-            f"{_PACKAGE}; or name a directory that holds a built UI in ${VARIABLE}."
+            f"--offline: no Perfetto UI on this machine. Install one with: "
+            f"{install_command(_PACKAGE)}; or name a directory of a built UI in ${VARIABLE}."
         )
     return Path(package.origin).parent / "web_dist"

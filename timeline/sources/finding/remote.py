@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from timeline.errors import SourceError, UsageError
+from timeline.errors import SourceError, UsageError, install_command
 from timeline.records.tables import Records
 from timeline.sources.files.opened import temporary_directory
 from timeline.sources.files.remote_path import RemotePath, without_credentials
@@ -55,7 +55,7 @@ def _tree_of(url: str, place: Path) -> RemoteTree:
     except ImportError as error:
         raise UsageError(
             f"{shown} needs a package that is not installed: {error}.".replace("..", "."),
-            do="For s3:// and http://: pip install 'tlexport[remote]'",
+            do=f"Run, for s3:// and http://: {install_command('fsspec', 's3fs')}",
         ) from None
     except TypeError:
         raise UsageError(
