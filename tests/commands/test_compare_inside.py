@@ -136,6 +136,25 @@ def test_several_ranks_are_paired_in_order(
     assert {"Rank 0 base", "Rank 1 base", "Rank 2 new", "Rank 3 new"} <= names
 
 
+def test_pairs_in_order_are_named_by_both_ranks(
+    slow_rank: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All others wait for the base, which is also one of them; waits keep the rank's own number."""
+    found = compared(capsys, slow_rank, "--ranks", f"{RANK}:0-3", "-o", "t.pftrace")
+    longest = max(found["waiting"], key=lambda row: row["new_ns"])
+    assert (longest["waited_for_rank"], longest["profiled"]) == (RANK, 1)
+    assert {row["rank"] for row in found["rank_causes"]} == {RANK}
+    first, second, *_ = found["sentences"]
+    assert f"exposed waiting for rank {RANK} " in first
+    assert second.startswith(f"Rank 0 against rank {RANK}: ")
+    trace = TraceProcessor.load((here / "t.pftrace").read_bytes())
+    (remarked,) = {
+        str(name).strip()
+        for (name,) in trace.rows("SELECT name FROM track WHERE name GLOB '*slows the others*'")
+    }
+    assert remarked.startswith(f"Rank {RANK} new")
+
+
 def test_both_begin_together_in_the_timeline(slow_in_a_step: Path, here: Path) -> None:
     """And text, page and Markdown name both steps."""
     report = timeline.compare(
