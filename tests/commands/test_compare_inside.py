@@ -155,6 +155,19 @@ def test_pairs_in_order_are_named_by_both_ranks(
     assert remarked.startswith(f"Rank {RANK} new")
 
 
+def test_each_side_has_the_offsets_of_its_ranks(
+    slow_rank: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They change no comparison of times; one of a rank on neither side is refused."""
+    words = (slow_rank, "--ranks", f"1:{RANK}")
+    own = compared(capsys, *words)
+    for offsets in (["1=+10us"], [f"{RANK}=-3s"], ["1=+10us", f"{RANK}=-3s"]):
+        given = [word for offset in offsets for word in ("--offset", offset)]
+        assert compared(capsys, *words, *given) == own
+    assert main(["compare", *map(str, words), "--offset", "3=+1us", "--verdict"]) == 3
+    assert "--offset: rank 3 is not selected" in capsys.readouterr().err
+
+
 def test_both_begin_together_in_the_timeline(slow_in_a_step: Path, here: Path) -> None:
     """And text, page and Markdown name both steps."""
     report = timeline.compare(
