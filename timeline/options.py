@@ -12,8 +12,8 @@ import math
 import operator
 import os
 import re
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias, TypeVar
@@ -502,6 +502,11 @@ class ClockOptions:
         read=_read_offset,
         format=lambda offset_ns: [f"{rank}={time_ns}ns" for rank, time_ns in offset_ns.items()],
     )
+
+    def of_ranks(self, ranks: Collection[int]) -> ClockOptions:
+        """Return the options with the offsets of these ranks only."""
+        kept = {rank: time_ns for rank, time_ns in self.offset_ns.items() if rank in ranks}
+        return replace(self, offset_ns=kept)
 
 
 @dataclass(frozen=True)

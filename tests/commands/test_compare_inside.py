@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import shlex
 from pathlib import Path
@@ -17,6 +19,7 @@ from tests.support.html_page import read
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
 from timeline.cli.main import main
+from timeline.reports.comparison_rows import time_cell
 
 SLOW, RANK = 6, 2
 """The slow step of the first run, and the rank that computes slowly, in all steps of the second."""
@@ -136,6 +139,38 @@ def test_several_ranks_are_paired_in_order(
     assert {"Rank 0 base", "Rank 1 base", "Rank 2 new", "Rank 3 new"} <= names
 
 
+def test_pairs_in_order_are_named_by_both_ranks(
+    slow_rank: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All others wait for the base, which is also one of them; waits keep the rank's own number."""
+    found = compared(capsys, slow_rank, "--ranks", f"{RANK}:0-3", "-o", "t.pftrace")
+    longest = max(found["waiting"], key=lambda row: row["new_ns"])
+    assert (longest["waited_for_rank"], longest["profiled"]) == (RANK, 1)
+    assert {row["rank"] for row in found["rank_causes"]} == {RANK}
+    first, second, *_ = found["sentences"]
+    assert f"exposed waiting for rank {RANK} " in first
+    assert second.startswith(f"Rank 0 against rank {RANK}: ")
+    trace = TraceProcessor.load((here / "t.pftrace").read_bytes())
+    (remarked,) = {
+        str(name).strip()
+        for (name,) in trace.rows("SELECT name FROM track WHERE name GLOB '*slows the others*'")
+    }
+    assert remarked.startswith(f"Rank {RANK} new")
+
+
+def test_each_side_has_the_offsets_of_its_ranks(
+    slow_rank: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They change no comparison of times; one of a rank on neither side is refused."""
+    words = (slow_rank, "--ranks", f"1:{RANK}")
+    own = compared(capsys, *words)
+    for offsets in (["1=+10us"], [f"{RANK}=-3s"], ["1=+10us", f"{RANK}=-3s"]):
+        given = [word for offset in offsets for word in ("--offset", offset)]
+        assert compared(capsys, *words, *given) == own
+    assert main(["compare", *map(str, words), "--offset", "3=+1us", "--verdict"]) == 3
+    assert "--offset: rank 3 is not selected" in capsys.readouterr().err
+
+
 def test_both_begin_together_in_the_timeline(slow_in_a_step: Path, here: Path) -> None:
     """And text, page and Markdown name both steps."""
     report = timeline.compare(
@@ -157,6 +192,44 @@ def test_both_begin_together_in_the_timeline(slow_in_a_step: Path, here: Path) -
     for column, name in ((f"Step {SLOW}", "new_ns"), ("Step 3", "base_ns")):
         told = list(map(int, page.column("overall", column)))
         assert told == report.comparison.parts[name].tolist()
+
+
+OVERALL = ("overall", "classes-launch", "classes-kernel")
+"""Tables of the page with rows of `overall`."""
+
+
+@pytest.mark.parametrize("pair", [{"steps": "3:4"}, {"ranks": f"{RANK}:0-3"}, {"ranks": "0,1:2,3"}])
+def test_page_and_markdown_hold_the_numbers_of_the_json(
+    pair: dict[str, str], slow_rank: Path, here: Path
+) -> None:
+    """Each cell of each table with times is that of a row of the same table, by its name."""
+    words = [word for name, text in pair.items() for word in (f"--{name}", text)]
+    words += ["--json", "--force", "--report", "t.html", "--markdown", "t.md"]
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        assert main(["compare", str(slow_rank), *words]) == 0
+    found: dict[str, Any] = json.loads(out.getvalue())["comparison"]
+    page, heads = read(Path("t.html").read_bytes()), [*found["sides"].values()]
+    titles = [head[:1].upper() + head[1:] for head in heads]
+    assert set(OVERALL) < page.tables.keys()
+    for name, table in page.tables.items():
+        rows = found["overall" if name in OVERALL else name.replace("-", "_")]
+        own = "_self" if name == "modules" else ""
+        keys = [f"{side}{own}_ns" for side in ("base", "new", "delta")]
+        at = [page.titles(name).index(title) for title in (*titles, "Change")]
+        times = list(zip(*(table["columns"][column]["values"] for column in at), strict=True))
+        assert times
+        assert set(times) <= {tuple(row[key] for key in keys) for row in rows}
+    parts = [row for row in found["overall"] if row["by"] is None]
+    assert page.column("overall", titles[0]) == [str(row["base_ns"]) for row in parts]
+    lines = Path("t.md").read_text(encoding="utf-8").splitlines()
+    cells = [[cell.strip(" *\u00a0") for cell in line.split("|")[1:-1]] for line in lines]
+    (begin,) = (at for at, row in enumerate(cells) if row and row[0].startswith("per step"))
+    assert cells[begin][1:4] == [*heads, "change"]
+    said = cells[begin + 2 : begin + 2 + len(parts)]
+    assert [row[0] for row in said] == [name.strip() for name in page.column("overall", "Part")]
+    for (_, base, new, change, _), row in zip(said, parts, strict=True):
+        assert (base, new) == (time_cell(row["base_ns"]), time_cell(row["new_ns"]))
+        assert change.removeprefix("+") == time_cell(row["delta_ns"])
 
 
 def test_the_library_finds_the_same(slow_rank: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -87,13 +87,7 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
         SelectionError: an offset is given for a rank that is not there.
     """
     options = options or ClockOptions()
-    absent = set(options.offset_ns) - {rank.rank for rank in ranks}
-    if absent:
-        raise SelectionError(
-            f"--offset: rank {format_ids(absent)} is not selected.",
-            do="Use --list to see the ranks.",
-            python_do="Profile.ranks lists them.",
-        )
+    check_offsets(options, (rank.rank for rank in ranks))
     if options.align is Align.NONE:
         joined = JoinedClock(tuple(RankMove(method="none") for _ in ranks), None)
     else:
@@ -103,6 +97,21 @@ def join_clocks(ranks: Sequence[RankClock], options: ClockOptions | None = None)
     elif options.align in (None, Align.COLLECTIVES) and len(ranks) > 1:
         joined = _by_collectives(ranks, joined, asked=options.align is not None)
     return _with_given(ranks, joined, options.offset_ns)
+
+
+def check_offsets(options: ClockOptions, ranks: Iterable[int]) -> None:
+    """Make sure that offsets are given for selected ranks only.
+
+    Raises:
+        SelectionError: an offset is given for a rank that is not there.
+    """
+    absent = set(options.offset_ns).difference(ranks)
+    if absent:
+        raise SelectionError(
+            f"--offset: rank {format_ids(absent)} is not selected.",
+            do="Use --list to see the ranks.",
+            python_do="Profile.ranks lists them.",
+        )
 
 
 def _recorded(ranks: Sequence[RankClock]) -> JoinedClock:

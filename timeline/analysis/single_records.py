@@ -51,7 +51,7 @@ class SingleTasks(Spans):
     core: Codes = column(np.int32, NO_NAME)
     shapes: Codes = column(np.int32, NO_NAME)
     size_bytes: Int64 = column(np.int64, NO_ID)
-    launch_ns: Int64 = column(np.int64, NO_TIME)
+    launch_ns: Int64 = column(np.int64, NO_TIME, moment=True)
     call: Int64 = column(np.int64, NO_ID)
     launched_by: Codes = column(np.int32, NO_NAME)
     operator: Codes = column(np.int32, NO_NAME)

@@ -43,9 +43,12 @@ _Table = TypeVar("_Table", bound="ColumnTable")
 _Number = TypeVar("_Number", bound=np.generic)
 
 
-def column(dtype: npt.DTypeLike, default: float | None = None) -> Any:
-    """Declare one column; with a default, rows that do not name it hold the default."""
-    metadata = {"dtype": np.dtype(dtype), "default": default}
+def column(dtype: npt.DTypeLike, default: float | None = None, *, moment: bool = False) -> Any:
+    """Declare one column; with a default, rows that do not name it hold the default.
+
+    moment: whether it holds points in time, which follow a clock; lengths of time do not.
+    """
+    metadata = {"dtype": np.dtype(dtype), "default": default, "moment": moment}
     return dataclasses.field(metadata=metadata)
 
 

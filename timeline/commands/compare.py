@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 import numpy as np
 
+from timeline.analysis.clocks import check_offsets
 from timeline.analysis.ordinary_steps import longest_periods_ns, measured_steps, ordinary_steps
 from timeline.analysis.questions import Questions
 from timeline.analysis.rank_facts import RankFacts
@@ -268,6 +269,10 @@ class _Comparer:
             for profile, selection in zip((self._base, self._new), self._selections, strict=True)
         ]
         ranks = sum(map(len, chosen))
+        for profile in (self._base, self._new):
+            check_offsets(
+                profile.reading.clock, (one.identity.rank for side in chosen for one in side)
+            )
         base, new = (self._read(at, chosen[at], ranks, draw=draw) for at in (0, 1))
         if self._sides.in_one_run:
             self._notes, self._warnings = map(self._of_both_once, (self._notes, self._warnings))
@@ -295,7 +300,7 @@ class _Comparer:
             ranks,
             self._target.path,
             draw=draw,
-            clock=profile.reading.clock,
+            clock=profile.reading.clock.of_ranks({source.identity.rank for source in sources}),
             questions=self._questions(ranks),
             on_disk=frozenset(profile.ranks),
         )

@@ -176,7 +176,8 @@ class Comparison:
     first. steps: a row per step in order, with the period on the rank where it took longest:
     base_graph, base_step, base_rank, new_graph, new_step, new_rank, base_ns, new_ns, delta_ns.
     ranks: ranks of both runs: rank, base_ns, new_ns, delta_ns, new_rank (another one if sides of
-    one run have other ranks, which are paired in order; in other tables rank is that of the base).
+    one run have other ranks, which are paired in order; waited_for_rank is as recorded, and in
+    other tables rank is that of the base).
     operators, collectives: see `pair_operators`.
 
     The following are results of `pair_sums`: waiting, by the rank waited for (waited_for_rank,
@@ -267,7 +268,7 @@ class Comparison:
         parts = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
         classes = pair_classes((base.work_classes, new.work_classes), shares)
         waiting = pair_sums(
-            (base.waited_for, _under_ranks_of_base(new.waited_for, like)),
+            (base.waited_for, new.waited_for),
             ("waited_for_rank", "profiled"),
             shares,
             time="waited_ns",
@@ -379,17 +380,6 @@ def _like_ranks(counts: list[dict[int, int]], called: Sides) -> dict[int, int]:
     return {rank: rank for rank in sorted(base.keys() & new.keys())}
 
 
-def _under_ranks_of_base(waited_for: Table, like: dict[int, int]) -> Table:
-    """Return rows of the new run with the ranks of the base that are paired with those named."""
-    changed = {new: base for base, new in like.items() if new != base}
-    if not changed or not len(waited_for):
-        return waited_for
-    column = waited_for["waited_for_rank"]
-    ranks = np.array([changed.get(rank, rank) for rank in np.ma.getdata(column).tolist()], np.int64)
-    masked = np.ma.masked_array(ranks, np.ma.getmaskarray(column))
-    return Table({**waited_for.columns, "waited_for_rank": masked})
-
-
 def _rank_causes(
     sides: tuple[Figures, Figures],
     counts: list[dict[int, int]],
@@ -431,12 +421,7 @@ def remarks_of_comparison(comparison: Comparison) -> dict[RunRank, str]:
         return {}
     rows = np.ma.filled(comparison.waiting["waited_for_rank"] == rank, False)
     worse = int(comparison.waiting["delta_ns"][rows].sum()) > 0
-    if not worse:
-        return {(BASE, rank): SLOWS_OTHERS}
-    like = dict(
-        zip(*(comparison.ranks[name].tolist() for name in ("rank", "new_rank")), strict=True)
-    )
-    return {(NEW, like.get(rank, rank)): SLOWS_OTHERS}
+    return {(NEW if worse else BASE, rank): SLOWS_OTHERS}
 
 
 def _frequencies(sides: tuple[Figures, Figures], like: dict[int, int]) -> Table:

@@ -274,7 +274,17 @@ def _of_rank(comparison: Comparison, least_ns: float) -> Iterator[str]:
     own = [row for row in comparison.rank_causes.to_dicts() if abs(row["delta_ns"]) >= least_ns]
     if own:
         causes = ", ".join(map(_format_cause, own[:MOST_CAUSES]))
-        yield f"On rank {own[0]['rank']}: {causes}."
+        rank = own[0]["rank"]
+        where = f"On rank {rank}"
+        if comparison.sides.by_order:
+            where = f"Rank {_new_ranks(comparison)[rank]} against rank {rank}"
+        yield f"{where}: {causes}."
+
+
+def _new_ranks(comparison: Comparison) -> dict[int, int]:
+    """Return the rank of the new side by the one of the base that it is compared with."""
+    pairs = (comparison.ranks[name].tolist() for name in ("rank", "new_rank"))
+    return dict(zip(*pairs, strict=True))
 
 
 def _frequencies(comparison: Comparison) -> Iterator[str]:
@@ -288,7 +298,8 @@ def _frequencies(comparison: Comparison) -> Iterator[str]:
         return
     most = max(rows, key=lambda row: abs(row["new_mhz"] - row["base_mhz"]))
     few = len(rows) < len(comparison.frequencies)
-    ranks = f"rank{'s' if len(rows) > 1 else ''} {format_ids(row['rank'] for row in rows)}"
+    like = _new_ranks(comparison)
+    ranks = f"rank{'s' if len(rows) > 1 else ''} {format_ids(like[row['rank']] for row in rows)}"
     where = ranks if few else "all ranks" if len(rows) > 1 else ranks
     up_to = "up to " if len(rows) > 1 else ""
     where_base = comparison.sides.places[0]

@@ -45,8 +45,8 @@ _Table = TypeVar("_Table", bound="Spans")
 class Spans(ColumnTable):
     """Base of all tables of intervals."""
 
-    start_ns: Int64 = column(np.int64)
-    end_ns: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64, moment=True)
+    end_ns: Int64 = column(np.int64, moment=True)
 
     def shifted(self: _Table, offset_ns: int) -> _Table:
         """Move all times by a constant, before damaged ones are dropped; missing times stay so."""
@@ -57,8 +57,8 @@ class Spans(ColumnTable):
         return self._with_times(move.of)
 
     def _with_times(self: _Table, moved: Callable[[Int64], Int64]) -> _Table:
-        """Apply a function to all columns of times, whose names end in _ns."""
-        times = [field.name for field in fields(self) if field.name.endswith("_ns")]
+        """Apply a function to all columns that are declared as points in time."""
+        times = [field.name for field in fields(self) if field.metadata["moment"]]
         return replace(self, **{name: moved(getattr(self, name)) for name in times})
 
 
@@ -73,7 +73,7 @@ class Tasks(Spans):
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
     connection: Int64 = column(np.int64, NO_ID)
-    launch_ns: Int64 = column(np.int64, NO_TIME)
+    launch_ns: Int64 = column(np.int64, NO_TIME, moment=True)
     name: Codes = column(np.int32)
     task_type: Codes = column(np.int32, NO_NAME)
     op_type: Codes = column(np.int32, NO_NAME)
@@ -127,7 +127,7 @@ class PlaneTasks(Spans):
     context: Int64 = column(np.int64, NO_CONTEXT)
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
-    launch_ns: Int64 = column(np.int64, NO_TIME)
+    launch_ns: Int64 = column(np.int64, NO_TIME, moment=True)
     source_rank: Int64 = column(np.int64, NO_ID)
     """Number inside the group as in the source; global if the group's members are known."""
     target_rank: Int64 = column(np.int64, NO_ID)
@@ -151,7 +151,7 @@ class CommunicationOps(Spans):
     graph: Int64 = column(np.int64, NO_GRAPH)
     iteration: Int64 = column(np.int64, NO_ID)
     connection: Int64 = column(np.int64, NO_ID)
-    launch_ns: Int64 = column(np.int64, NO_TIME)
+    launch_ns: Int64 = column(np.int64, NO_TIME, moment=True)
     count: Int64 = column(np.int64, NO_ID)
     data_type: Codes = column(np.int32, NO_NAME)
     algorithm: Codes = column(np.int32, NO_NAME)
@@ -192,8 +192,8 @@ class Steps(Spans):
 
     graph: Int64 = column(np.int64)
     iteration: Int64 = column(np.int64)
-    fp_start_ns: Int64 = column(np.int64, NO_TIME)
-    bp_end_ns: Int64 = column(np.int64, NO_TIME)
+    fp_start_ns: Int64 = column(np.int64, NO_TIME, moment=True)
+    bp_end_ns: Int64 = column(np.int64, NO_TIME, moment=True)
     host: Bool = column(np.bool_, 0)
 
 

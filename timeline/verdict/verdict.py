@@ -241,7 +241,9 @@ class Verdict:
             host_outside=host_outside_sentence(gaps_of(figures.facts[0]))
             if kernels and len(figures.facts) == 1
             else None,
-            one_off=None if mean is None else one_off_sentence(figures.facts),
+            one_off=None
+            if mean is None or idle is None
+            else one_off_sentence(figures.facts, idle.left_out),
             slow_step=slow_step,
             pair_to_see=next(pairs, slow_step),
         )

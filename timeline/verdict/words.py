@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -177,12 +177,14 @@ class MeanIdle:
     causes: the value of each `IdleCause` and its time, longest first. calls: the host calls that
     took longest, for each cause. least_ns: minimum gap of the device between tasks, 0 if unknown.
     collected: what the profiler collected of each task, which may take that time, empty if nothing.
+    left_out: whether the causes leave out the one-off cost of a rank that has one in this time.
     """
 
     causes: tuple[tuple[str, int], ...]
     calls: Mapping[str, tuple[tuple[str, int], ...]]
     least_ns: int = 0
     collected: str = ""
+    left_out: Mapping[int, bool] = field(default_factory=dict)
 
     @property
     def total_ns(self) -> int:
@@ -216,13 +218,14 @@ def mean_idle(figures: Figures) -> MeanIdle | None:
     if len(calls):
         chosen = np.ma.getmaskarray(calls["step"])
         calls = calls.take(are_of_ordinary_steps(calls, figures.steps) if steps else chosen)
-    causes, calls = without_one_offs(causes, calls, figures.facts)
+    causes, calls, left_out = without_one_offs(causes, calls, figures.facts)
     mean_ns = {cause: round(total_ns / count) for cause, total_ns in _sums(causes).items()}
     return MeanIdle(
         tuple(sorted(mean_ns.items(), key=lambda item: (-item[1], item[0]))),
         {cause: _longest_calls(calls, cause, count) for cause in mean_ns},
         min(np.ma.compressed(whole["least_ns"]).tolist(), default=0),
         max(map(collected, figures.facts), key=len, default=""),
+        left_out,
     )
 
 
@@ -285,6 +288,8 @@ def idle_sentence(
         head += " per step"
     if beyond:
         head += ", also before the first kernel and between steps"
+    if any(idle.left_out.values()):
+        head += ", without one-off costs"
     unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
     if unknown_ns > NEARLY_ALL * total_ns:
         return f"{head}: the launches that would tell why are not in this profile."

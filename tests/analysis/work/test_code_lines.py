@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.deadline import deadline
 from tests.support.made_launches import Arrow, Call, Task, made_records
 from timeline.analysis.work.code_lines import CodeLines, line_of, whole_stacks
 from timeline.analysis.work.launching_operators import with_launchers
@@ -52,6 +53,14 @@ def _with_stacks(records: Records, stacks: dict[int, str]) -> Records:
     for row, stack in stacks.items():
         column[row] = records.strings.code(stack)
     return replace(records, host=replace(records.host, stack=column))
+
+
+@pytest.mark.parametrize("frame", ["/me/app/module.py(line 7): f | ", "a.py(", "/me/a.py(1", "x"])
+def test_a_long_line_takes_linear_time(frame: str) -> None:
+    """A stack without line numbers, of a megabyte in one line, before a frame."""
+    line = frame * (1_000_000 // len(frame))
+    with deadline(5):
+        assert line_of(f"{line}\n/me/train.py(3): go") == "train.py(3): go"
 
 
 def test_a_call_comes_from_its_stack_or_from_what_is_around_it() -> None:

@@ -131,6 +131,22 @@ def test_annotations_lie_around_operators_and_operators_may_have_any_name() -> N
     ]
 
 
+def test_deep_nesting_adds_only_the_paths_of_launches() -> None:
+    """Paths of all calls would take memory, and time to look through, by the square of depth."""
+    depth, asked = 1_000, 2_000
+    regions = [Call(at, 2 * asked - at, f"nn.Module: Layer_{at}", "Python") for at in range(depth)]
+    operator = Call(asked - 1, asked + 2, "aten::mm", "Python")
+    launch = Call(asked, asked + 1, "launch", connection=1)
+    records = made_records(
+        calls=[*regions, operator, launch], tasks=[Task(3 * asked, 3 * asked + 1, 1)]
+    )
+    before = sum(map(len, records.strings))
+    ((*_, path, _),) = _told(records)
+    names = path.split("/")
+    assert (names[0], names[-1], len(names)) == ("Layer_0", f"Layer_{depth - 1}", depth)
+    assert sum(map(len, records.strings)) - before < 2 * len(path)
+
+
 def test_operators_of_the_library_count_where_no_framework_is_recorded() -> None:
     """A program without a framework calls CANN's operators itself."""
     calls = [Call(10, 20, "AscendCL@aclnnMatmul"), Call(12, 13, "launch", connection=1)]

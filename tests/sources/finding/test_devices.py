@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+import timeline
 from simulator.layouts import Writer
 from simulator.model import RankRun
 from simulator.overlap import expected_overlap
@@ -28,8 +29,9 @@ from tests.support.profile_shelf import (
     tiny_run,
 )
 from timeline.errors import RankIdentityError, UsageError
+from timeline.records.not_given import NO_ID
 from timeline.records.profiler_tables import Measure, ParallelTimes
-from timeline.records.tables import OmissionCode
+from timeline.records.tables import OmissionCode, Records
 from timeline.sources.finding.discovery import discover
 
 
@@ -80,6 +82,36 @@ def test_several_devices_in_one_export(copied: Copier, process: int) -> None:
         records = read(source)
         assert len(records.tasks) == task_count(rank)
         assert overlap_ns(records) == expected_overlap(profile.run, rank.rank)
+
+
+def test_gaps_and_metrics_are_those_of_the_device(copied: Copier, shelf: ProfileShelf) -> None:
+    """Devices of one export number their streams and tasks alike, and share none of either."""
+    apart = shelf.get("mindstudio", graphs=(1, 3)).path
+    profile = copied("mindstudio", graphs=(1, 3))
+    join_devices(profile, 12340)
+    first, second = (kernels_of(records) for records in map(read, discover(profile.path).sources))
+    assert [first, second] == [kernels_of(read(one)) for one in discover(apart).sources]
+    ids = [{kernel[:2] for kernel in kernels} for kernels in (first, second)]
+    assert ids[0] & ids[1]
+    assert len({kernel[3:] for kernel in first}) > 10
+    assert set(first).isdisjoint(second)
+    with timeline.open_profile(profile.path) as one, timeline.open_profile(apart) as two:
+        gaps = one.idle_gaps().to_dicts()
+        assert gaps == two.idle_gaps().to_dicts()
+    assert {gap["rank"] for gap in gaps} == {0, 1}
+
+
+def kernels_of(records: Records) -> list[tuple[float, ...]]:
+    """Stream, task id, start and metrics of each kernel that has some, in order of start."""
+    tasks, columns = records.tasks, records.metrics.columns.values()
+    return sorted(
+        (stream, task, start_ns, *(float(column[row]) for column in columns))
+        for stream, task, start_ns, row in zip(
+            *(getattr(tasks, name).tolist() for name in ("stream", "task", "start_ns", "metrics")),
+            strict=True,
+        )
+        if row != NO_ID
+    )
 
 
 def task_count(rank: RankRun) -> int:

@@ -47,10 +47,10 @@ class DeviceItems(Spans):
     stream: Int64 = column(np.int64)
     name: Codes = column(np.int32)
     launch: Int64 = column(np.int64)
-    launch_start_ns: Int64 = column(np.int64)
-    launch_end_ns: Int64 = column(np.int64)
+    launch_start_ns: Int64 = column(np.int64, moment=True)
+    launch_end_ns: Int64 = column(np.int64, moment=True)
     asked: Int64 = column(np.int64)
-    asked_ns: Int64 = column(np.int64)
+    asked_ns: Int64 = column(np.int64, moment=True)
 
 
 def device_items(records: Records, also: Bool | None = None) -> DeviceItems:

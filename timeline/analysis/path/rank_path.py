@@ -61,17 +61,13 @@ class PathItems(Spans):
     name: Codes = column(np.int32)
     collective: Codes = column(np.int32, NO_ID)
     before: Codes = column(np.int32, NO_ID)
-    launch_ns: Int64 = column(np.int64, NO_TIME)
-    asked_ns: Int64 = column(np.int64, NO_TIME)
-    host_ns: Int64 = column(np.int64, NO_TIME)
+    launch_ns: Int64 = column(np.int64, NO_TIME, moment=True)
+    asked_ns: Int64 = column(np.int64, NO_TIME, moment=True)
+    host_ns: Int64 = column(np.int64, NO_TIME, moment=True)
     call: Codes = column(np.int32, NO_NAME)
     call_ns: Int64 = column(np.int64, 0)
     line: Codes = column(np.int32, NO_NAME)
     line_ns: Int64 = column(np.int64, 0)
-
-    def moved(self, move: ClockMove) -> PathItems:
-        """Return the items on another clock; durations of calls and lines stay."""
-        return replace(super().moved(move), call_ns=self.call_ns, line_ns=self.line_ns)
 
 
 @dataclass(frozen=True, slots=True)

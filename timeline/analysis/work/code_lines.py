@@ -20,7 +20,10 @@ from timeline.records.tables import HostEvents
 
 _SOURCE = ".py("
 """Text that every frame of Python has, in lower case."""
-_FRAME = re.compile(r"(?P<path>[^\n]+?\.py)\((?P<line>\d+)\): (?P<function>[^\n]*)", re.I)
+_FRAME = re.compile(
+    r"^(?P<path>[^\n]+?\.py)\((?P<line>\d+)\): (?P<function>[^\n]*)", re.IGNORECASE | re.MULTILINE
+)
+"""A frame, from the start of its line: tried from anywhere, a long line takes quadratic time."""
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _INTERPRETER = re.compile(r"(?:^|/)(?:lib(?:64|32)?/python\d[\d.]*t?|python[\d.]*/lib)/", re.I)
 """Directories of the interpreter's own library, on Linux and Windows."""

@@ -126,8 +126,9 @@ def launchers(records: Records, items: DeviceItems) -> Launchers:
         chains.take(np.arange(len(known), len(asked))),
     )
     outermost = np.where(own.outermost != NO_ID, own.outermost, items.asked[known])
-    codes = strings.codes(paths.text(number) for number in range(len(paths)))
-    modules = codes[_with_forward(own, forward_rows, forward.path, paths)]
+    path = _with_forward(own, forward_rows, forward.path, paths)
+    used = distinct(path)
+    modules = strings.codes(map(paths.text, used.tolist()))[np.searchsorted(used, path)]
     columns = Launchers(
         _put(len(items), known, _names(records, outermost)),
         _put(len(items), known, _names(records, own.innermost)),
@@ -334,18 +335,22 @@ class ModulePaths:
     def __init__(self, strings: StringPool) -> None:
         self._strings = strings
         self._numbers: dict[tuple[int, str], int] = {}
-        self._texts = [""]
+        self._names = [""]
         self.around = [NO_PATH]
         """By number: the enclosing path, which has a lower number."""
         self.is_step = [False]
         """By number: whether the path is a step alone."""
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._names)
 
     def text(self, number: int) -> str:
         """Return the names on a path, joined by slashes."""
-        return self._texts[number]
+        names = list[str]()
+        while number != NO_PATH:
+            names.append(self._names[number])
+            number = self.around[number]
+        return "/".join(reversed(names))
 
     def within(self, paths: Int64, names: Codes, steps: Bool) -> Int64:
         """Return the paths of modules within other paths; a step is only on its own path."""
@@ -356,9 +361,9 @@ class ModulePaths:
     def _number(self, around: int, code: int, step: bool) -> int:
         around = NO_PATH if self.is_step[around] else around
         name = module_name(self._strings[code])
-        number = self._numbers.setdefault((around, name), len(self._texts))
-        if number == len(self._texts):
-            self._texts.append(f"{self._texts[around]}/{name}" if around else name)
+        number = self._numbers.setdefault((around, name), len(self._names))
+        if number == len(self._names):
+            self._names.append(name)
             self.around.append(around)
             self.is_step.append(step and not around)
         return number
