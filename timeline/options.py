@@ -378,7 +378,7 @@ class ExportOptions:
         "--report",
         group=Group.REPORT,
         often=True,
-        help="also write an HTML report",
+        help="also write an HTML report; with --verdict nothing else",
         metavar="FILE.html",
         parse=Path,
         read=_read_path,

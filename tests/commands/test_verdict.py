@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import timeline
+from tests.support.html_page import read
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.run_command import Command
 from timeline.ranks import rank_work
@@ -60,15 +61,30 @@ def test_in_python(profile: Profile) -> None:
     assert one.sentences != tuple(report["sentences"])
 
 
-@pytest.mark.parametrize(
-    "more", [("-o", "a.pftrace"), ("--report", "a.html"), ("--csv", "-"), ("--open",), ("--list",)]
-)
+@pytest.mark.parametrize("more", [("-o", "a.pftrace"), ("--csv", "-"), ("--open",), ("--list",)])
 def test_it_writes_no_file(command: Command, profile: Profile, more: tuple[str, ...]) -> None:
     """What asks for one is an error that says so."""
     outcome = command(profile.path, "--verdict", *more)
     assert outcome.code == 2
     assert f"--verdict and {more[0]} exclude each other" in outcome.err
     assert command.files() == []
+
+
+def test_the_page_comes_alone(command: Command, profile: Profile) -> None:
+    """With the figures of an export's page, and the answer printed as without it."""
+    told = command(profile.path, "--verdict", "--report", "alone.html")
+    assert (told.code, command.files()) == (0, ["alone.html"])
+    assert told.out.startswith(command(profile.path, "--verdict").out)
+    assert told.out.rstrip().endswith("Look at: alone.html")
+    again = command(profile.path, "--verdict", "--report", "alone.html")
+    assert again.code == 1
+    assert "alone.html exists" in again.err
+    command.report(profile.path, "-o", "out.pftrace", "--report", "beside.html")
+    alone, beside = (read(Path(name).read_bytes()) for name in ("alone.html", "beside.html"))
+    assert alone.tables.keys() == beside.tables.keys()
+    for name, table in alone.tables.items():
+        shown = [one for one in beside.tables[name]["columns"] if "timeline" not in one["title"]]
+        assert table["columns"] == shown
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from timeline.cli.parser import PrintOptions, ViewOptions, given_keywords
 from timeline.cli.printing import (
@@ -34,7 +34,7 @@ from timeline.process import ended_by_signals
 from timeline.selection import Selection
 
 if TYPE_CHECKING:
-    from timeline.keywords import ReadingKeywords, VerdictKeywords
+    from timeline.keywords import ExportKeywords, ReadingKeywords, VerdictKeywords
     from timeline.reports.export_report import ExportReport
 
 
@@ -99,21 +99,25 @@ def _list(asked: argparse.Namespace, prints: PrintOptions) -> None:
 
 
 def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOptions) -> None:
-    check_no_file(asked, views)
+    check_no_file(asked, views, page=True)
     with ended_by_signals():
         from timeline.commands.verdict import answer
 
-    keywords = {
+        if asked.report is not None:
+            from timeline.commands.export import answer_on_page
+
+    keywords: dict[str, Any] = {
         "causes": asked.causes,
         "progress": shown_progress(prints),
         **given_keywords(asked, ReadingOptions),
     }
+    selection = Selection(**given_keywords(asked, Selection))
     with warnings_caught() as remarks:
-        result = answer(
-            asked.path,
-            Selection(**given_keywords(asked, Selection)),
-            cast("VerdictKeywords", keywords),
-        )
+        if asked.report is not None:
+            keywords |= {"report": asked.report, "force": asked.force}
+            result = answer_on_page(asked.path, selection, cast("ExportKeywords", keywords))
+        else:
+            result = answer(asked.path, selection, cast("VerdictKeywords", keywords))
     say_warnings(remarks, result.notes, prints)
     if prints.json:
         print_json(result.filed().to_json())
@@ -124,7 +128,7 @@ def _say_verdict(asked: argparse.Namespace, views: ViewOptions, prints: PrintOpt
         display = Display.of(sys.stdout)
         text = verdict_text(result.verdict, result.figures, display, verbose=prints.verbose)
         print_text(text)
-        say_commands(result.verdict.commands_text(result.see_why))
+        say_commands([*result.verdict.commands_text(result.see_why), *look_at_lines(asked.report)])
     flush()
 
 

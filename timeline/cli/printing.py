@@ -78,8 +78,10 @@ def timeline_file(keywords: dict[str, Any]) -> Iterator[None]:
         yield
 
 
-def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
+def check_no_file(asked: argparse.Namespace, views: ViewOptions, *, page: bool = False) -> None:
     """Check that --verdict, the answer alone, is not combined with files or other views.
+
+    page: whether it may be combined with --report.
 
     Raises:
         UsageError: it is combined with one.
@@ -87,7 +89,7 @@ def check_no_file(asked: argparse.Namespace, views: ViewOptions) -> None:
     for flag, value in (
         ("-o", asked.output),
         ("--csv", asked.csv),
-        ("--report", asked.report),
+        ("--report", not page and asked.report),
         ("--markdown", getattr(asked, "markdown", None)),
         ("--open", views.open),
         ("--offline", views.offline),

@@ -24,10 +24,10 @@ from timeline.commands.results import (
     resolution_row,
     warnings_of,
 )
-from timeline.commands.verdict import Answer
+from timeline.commands.verdict import Answer, measured_answer
 from timeline.declarations import fill, with_keywords
 from timeline.encoders.attributes import MARK
-from timeline.encoders.drafts import Draft, write_drafts
+from timeline.encoders.drafts import Draft, publish_all, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, format_ids
 from timeline.fitting.fit import fit
@@ -330,10 +330,30 @@ def _report(
     warnings: tuple[str, ...],
     suggestion: str,
 ) -> ExportReport:
+    report = _report_of_ranks(joined, answer, warnings)
+    return replace(
+        report,
+        outputs=output_files(written),
+        omissions=(*report.omissions, *written.kept.omissions),
+        suggestion=suggestion,
+        limit_bytes=options.limit_bytes,
+        max_events=options.most_events,
+        resolutions=tuple(resolution_row(layer) for layer in written.kept.layers),
+        limited_by=written.kept.limited_by,
+        exact_steps=exact_steps(written.kept, [facts.rank for facts in joined.facts]),
+        by_layer=options.groups_by_layer,
+        slowest_start_ns=_slowest_start_ns(answer.verdict, joined.facts),
+    )
+
+
+def _report_of_ranks(
+    joined: JoinedRanks, answer: Answer, warnings: tuple[str, ...]
+) -> ExportReport:
+    """Return the report of an answer without a timeline."""
     indices = parallel_indices(joined.facts)
     return ExportReport(
-        kind=options.kind.value,
-        outputs=output_files(written),
+        kind=answer.kind.value,
+        outputs=(),
         ranks=tuple(
             rank_report(facts, source, move, indices.get(facts.rank, ParallelIndices()))
             for facts, source, move in zip(
@@ -343,22 +363,38 @@ def _report(
         steps=selected_steps(joined.facts),
         figures=answer.figures,
         verdict=answer.verdict,
-        omissions=(
-            *(omission for facts in joined.facts for omission in facts.omissions),
-            *written.kept.omissions,
-        ),
+        omissions=tuple(omission for facts in joined.facts for omission in facts.omissions),
         warnings=warnings,
         notes=answer.notes,
-        suggestion=suggestion,
-        limit_bytes=options.limit_bytes,
-        max_events=options.most_events,
-        resolutions=tuple(resolution_row(layer) for layer in written.kept.layers),
-        limited_by=written.kept.limited_by,
-        exact_steps=exact_steps(written.kept, [facts.rank for facts in joined.facts]),
         see_why=answer.see_why,
-        by_layer=options.groups_by_layer,
-        slowest_start_ns=_slowest_start_ns(answer.verdict, joined.facts),
     )
+
+
+def answer_on_page(
+    profile: str | os.PathLike[str], selection: Selection, keywords: ExportKeywords
+) -> Answer:
+    """Return the verdict of a profile, and write the page of `report` without a timeline.
+
+    keywords: those of `export`, of which `causes`, `report`, `force` and those of `open_profile`
+    have an effect.
+
+    Raises:
+        TimelineError: nothing was written; the message says what to do.
+    """
+    options = fill(ExportOptions, keywords)
+    check_can_draw(options)
+    with open_if_path(profile, keywords) as source:
+        sources = choose_ranks(source.sources, selection, source.path)
+        assert options.report is not None
+        target = Target(options.report, has_default_name=False, force=options.force)
+        check_targets(target, replace(options, report=None), {source.path: sources})
+        asked = _questions(Questions(), selection, options, len(sources))
+        given, measured = measured_answer(source, selection, {}, asked)
+        layers = selection.layers_of(Kind.SUMMARY)
+        warnings = (*source.notes, *warnings_of(measured.joined, selection, layers))
+        report = _report_of_ranks(measured.joined, given, tuple(warnings))
+        publish_all(_draft_side_files(report, b"", options))
+    return given
 
 
 def _slowest_start_ns(verdict: Verdict, facts: Sequence[RankFacts]) -> int | None:

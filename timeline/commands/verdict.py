@@ -22,6 +22,9 @@ from timeline.version import __version__
 if TYPE_CHECKING:
     from typing_extensions import Unpack
 
+    from timeline.keywords import SelectionKeywords
+    from timeline.library.open_profile import Measured
+
 
 @dataclass(frozen=True)
 class Answer:
@@ -90,8 +93,15 @@ def answer(
     """Return the verdict like `find_verdict`, together with its figures."""
     with open_if_path(profile, keywords) as source:
         source.check_open()
-        questions = Questions(causes=keywords.get("causes", True))
-        measured = source._measure(selection, keywords, questions)
-        chosen = source._chosen(selection, keywords)
-        notes = (*source.notes, *measured.notes)
-        return Answer.of(source, chosen, Kind.SUMMARY, measured.figures, notes)
+        asked = Questions(causes=keywords.get("causes", True))
+        return measured_answer(source, selection, keywords, asked)[0]
+
+
+def measured_answer(
+    profile: Profile, selection: Selection | None, keywords: SelectionKeywords, asked: Questions
+) -> tuple[Answer, Measured]:
+    """Return the verdict on a selection, or on that of its keywords, and what it is made of."""
+    measured = profile._measure(selection, keywords, asked)
+    chosen = profile._chosen(selection, keywords)
+    notes = (*profile.notes, *measured.notes)
+    return Answer.of(profile, chosen, Kind.SUMMARY, measured.figures, notes), measured

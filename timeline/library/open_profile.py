@@ -31,9 +31,10 @@ _PACKAGE = "timeline."
 
 @dataclass(frozen=True)
 class Measured:
-    """The figures of one selection, and notes on what was read."""
+    """The figures of one selection, the ranks they are of, and notes on what was read."""
 
     figures: Figures
+    joined: JoinedRanks
     notes: tuple[str, ...]
 
 
@@ -54,7 +55,7 @@ def measure(
 
     ranks = read_and_warn(path, sources, reading, progress, selection, questions)
     figures = Figures.of(ranks.facts, ranks.waiting, ranks.path, ranks.on_disk)
-    return Measured(figures, ranks.notes)
+    return Measured(figures, ranks, ranks.notes)
 
 
 def read_and_warn(
