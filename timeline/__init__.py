@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
-import warnings
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from timeline.version import __version__
@@ -108,10 +105,11 @@ _HOMES = {
 """Modules of public names, which are imported on first use: most need NumPy, and all take time."""
 
 
-@functools.cache
 def _warn_if_uncompiled() -> None:
     """Warn once where sources are imported whose C parts were never compiled, as in a checkout."""
+    import warnings  # these imports take too long for the start of the command
     from importlib.machinery import EXTENSION_SUFFIXES
+    from pathlib import Path
 
     parts = Path(__file__).with_name("encoders")
     source = parts / "_wire.c"  # not part of wheels
@@ -126,7 +124,8 @@ if not TYPE_CHECKING:  # else type checkers would accept every name
     def __getattr__(name: str) -> object:
         if name not in _HOMES:
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-        _warn_if_uncompiled()
+        if not globals().keys() & _HOMES.keys():  # the first one
+            _warn_if_uncompiled()
         value = getattr(importlib.import_module(_HOMES[name]), name)
         globals()[name] = value
         return value
