@@ -15,7 +15,7 @@ Without a change, each node comes when it was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -261,22 +261,18 @@ def _times_ns(columns: Sequence[Int64 | Rows], groups: int) -> Int64:
     times = [0]
     came = [_NEVER] * groups
     add = times.append
-    for first, after, second, later, group in _rows(columns):
-        # A negative need means all arrivals of an op.
-        time_ns = (times[first] if first >= 0 else came[-1 - first]) + after
-        if second >= 0 and times[second] + later > time_ns:
-            time_ns = times[second] + later
-        add(time_ns)
-        if group >= 0 and time_ns > came[group]:
-            came[group] = time_ns
-    return np.array(times, np.int64)
-
-
-def _rows(columns: Sequence[Int64 | Rows]) -> Iterator[tuple[int, ...]]:
-    """Yield the rows of columns after the first, converted to Python integers in chunks."""
     for chunk in chunks(len(columns[0])):
-        begin = max(chunk.start, 1)
-        yield from zip(*(values[begin : chunk.stop].tolist() for values in columns), strict=True)
+        rows = slice(max(chunk.start, 1), chunk.stop)
+        cells = (column[rows].tolist() for column in columns)
+        for first, after, second, later, group in zip(*cells, strict=True):
+            # A negative need means all arrivals of an op.
+            time_ns = (times[first] if first >= 0 else came[-1 - first]) + after
+            if second >= 0 and times[second] + later > time_ns:
+                time_ns = times[second] + later
+            add(time_ns)
+            if group >= 0 and time_ns > came[group]:
+                came[group] = time_ns
+    return np.array(times, np.int64)
 
 
 def _least_lags(first_ns: Int64, second_ns: Int64) -> tuple[Int64, Int64]:
