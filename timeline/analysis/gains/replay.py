@@ -260,7 +260,6 @@ def _times_ns(columns: Sequence[Int64 | Rows], groups: int) -> Int64:
     """Return the time of each node, given first, first_ns, second, second_ns and group of all."""
     times = [0]
     came = [_NEVER] * groups
-    add = times.append
     for chunk in chunks(len(columns[0])):
         rows = slice(max(chunk.start, 1), chunk.stop)
         cells = (column[rows].tolist() for column in columns)
@@ -269,7 +268,7 @@ def _times_ns(columns: Sequence[Int64 | Rows], groups: int) -> Int64:
             time_ns = (times[first] if first >= 0 else came[-1 - first]) + after
             if second >= 0 and times[second] + later > time_ns:
                 time_ns = times[second] + later
-            add(time_ns)
+            times.append(time_ns)
             if group >= 0 and time_ns > came[group]:
                 came[group] = time_ns
     return np.array(times, np.int64)
