@@ -36,7 +36,7 @@ LD_PRELOAD="$(gcc -print-file-name=libasan.so) $(gcc -print-file-name=libubsan.s
     "$python" -m pytest -q -p no:cacheprovider tests/sources/decoders/test_scanner.py \
     tests/sources/decoders/test_sqlite_rows.py \
     tests/encoders/test_protobuf_rows.py \
-    tests/columns/test_nesting.py "$@" || {
+    tests/columns/test_nesting.py tests/analysis/gains/test_compiled.py "$@" || {
     head -n 60 "$copy"/found.* 2>/dev/null
     exit 1
 }

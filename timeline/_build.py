@@ -17,6 +17,7 @@ from setuptools import Distribution, Extension
 from setuptools.errors import CCompilerError, ExecError, PlatformError
 
 NAMES = (
+    "timeline.analysis.gains._replay",
     "timeline.columns._nesting",
     "timeline.encoders._wire",
     "timeline.sources.decoders._rows",

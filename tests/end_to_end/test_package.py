@@ -24,6 +24,7 @@ from pages import LINK, SITE, CustomMetadataHook, collect, on_host, with_links
 
 from tests.support.places import ROOT
 from tests.support.profile_shelf import ProfileShelf
+from timeline.analysis.gains.replay import is_compiled as has_replay
 from timeline.columns.nesting import is_compiled as has_nesting
 from timeline.encoders.protobuf_rows import is_compiled as has_wire
 from timeline.sources.decoders.json_events import Scanner
@@ -36,6 +37,7 @@ C_SOURCES = frozenset(
     f"timeline/{name}"
     for name in (
         "_build.py",
+        "analysis/gains/_replay.c",
         "columns/_columns.h",
         "columns/_nesting.c",
         "encoders/_wire.c",
@@ -143,6 +145,7 @@ def test_the_wheel_holds_the_package_and_nothing_else(built: Built) -> None:
     assert len(compiled) == sum(
         (
             has_nesting(),
+            has_replay(),
             has_wire(),
             Scanner is not None,
             has_rows(),
@@ -186,7 +189,7 @@ def test_without_the_header_of_sqlite_only_what_needs_it_is_left_out(tmp_path: P
     with zipfile.ZipFile(wheel) as opened:
         compiled = {name for name in opened.namelist() if name.endswith(COMPILED)}
     names = {Path(name).name.partition(".")[0] for name in compiled}
-    assert names == {"_nesting", "_scanner", "_wire"}
+    assert names == {"_nesting", "_replay", "_scanner", "_wire"}
 
 
 def test_metadata_says_what_the_package_says(built: Built) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from tests.support.extreme_records import with_strings_in_other_order
+from timeline.analysis.gains import replay
 from timeline.columns import nesting
 from timeline.encoders import protobuf_rows
 from timeline.fitting import coarsen
@@ -29,6 +30,7 @@ def without_compiled() -> Iterator[None]:
         patch.setattr(json_events, "Scanner", None)
         patch.setattr(sqlite, "_rows", None)
         patch.setattr(nesting, "_nesting", None)
+        patch.setattr(replay, "_replay", None)
         patch.setattr(protobuf_rows, "encode", None)
         patch.setattr(coarsen, "groups_by_stack", None)
         sqlite._is_loaded.cache_clear()

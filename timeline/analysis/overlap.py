@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP, Membership, RecordedSteps, assign_steps
 from timeline.columns.columns import Bool, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
+from timeline.columns.distinct import distinct, distinct_values
 from timeline.columns.group_by import sum_by
 from timeline.columns.intervals import (
     IntervalSet,
@@ -253,13 +253,34 @@ def overlap_by_launch(
     Args:
         task_step, op_step: the step of each row below `count`, negative for none.
     """
-    tasks_of, ops_of = dict(rows_by_value(task_step)), dict(rows_by_value(op_step))
-    return [
-        measure_overlap(
-            tasks.take(tasks_of.get(step, NO_ROWS)), communication.take(ops_of.get(step, NO_ROWS))
-        ).totals_ns()
-        for step in range(count)
+    computing = np.flatnonzero((task_step >= 0) & (task_step < count) & tasks.compute)
+    communicating = np.flatnonzero((op_step >= 0) & (op_step < count))
+    columns = [
+        *(tasks.start_ns[computing], tasks.end_ns[computing]),
+        *(communication.start_ns[communicating], communication.end_ns[communicating]),
     ]
+    times_ns, place = distinct_values(np.concatenate(columns))
+    steps = [task_step[computing]] * 2 + [op_step[communicating]] * 2
+    # Edges that are numbered by step, then time, belong to steps that do not overlap.
+    edges = place + np.concatenate(steps).astype(np.int64) * len(times_ns)
+    start, end, op_start, op_end = np.split(edges, np.cumsum([len(one) for one in steps[:3]]))
+
+    def sums_ns(from_edge: Int64, until_edge: Int64) -> Int64:
+        step, first = np.divmod(from_edge, len(times_ns))
+        return sum_by(step, times_ns[until_edge % len(times_ns)] - times_ns[first], count)
+
+    computes, communicates = union(start, end), union(op_start, op_end)
+    busy = union_of_sets(computes, communicates)
+    inside = busy.end_ns[:-1] // len(times_ns) == busy.start_ns[1:] // len(times_ns)
+    computing_ns = sums_ns(computes.start_ns, computes.end_ns)
+    parts_ns = {
+        "computing_ns": computing_ns,
+        "communication_ns": sums_ns(communicates.start_ns, communicates.end_ns),
+        "not_overlapped_ns": sums_ns(busy.start_ns, busy.end_ns) - computing_ns,
+        "free_ns": sums_ns(busy.end_ns[:-1][inside], busy.start_ns[1:][inside]),
+    }
+    rows = zip(*(column.tolist() for column in parts_ns.values()), strict=True)
+    return [dict(zip(parts_ns, row, strict=True)) for row in rows]
 
 
 def _outside(stretches: IntervalSet, rule: FreeRule) -> tuple[IntervalSet, IntervalSet]:

@@ -265,9 +265,14 @@ def quartiles_by_group(group: Int64, values: Int64, groups: int) -> Quartiles:
     >>> found.first.tolist(), found.median.tolist(), found.deviation.tolist()
     ([1, 7], [2, 7], [2, 0])
     """
-    order = np.lexsort((values, group))
-    ordered, ordered_group = values[order], group[order]
-    count = np.bincount(ordered_group, minlength=groups).astype(np.int64)
+    count = np.bincount(group, minlength=groups).astype(np.int64)
+    ordered_group = np.repeat(np.arange(groups), count)
+    least = int(values.min(initial=0))
+    width = int(values.max(initial=0)) - least + 1
+    if width * groups < 1 << 63:  # sorting numbers is ten times faster than sorting rows
+        ordered = np.sort(group * width + (values - least)) - (ordered_group * width - least)
+    else:
+        ordered = values[np.lexsort((values, group))]
     first = np.cumsum(count) - count
     low, middle, high = (_quartile(ordered, first, count, which) for which in (1, 2, 3))
     return Quartiles(count, low, middle, high, _deviation(ordered, ordered_group, count))

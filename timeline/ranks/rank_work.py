@@ -281,7 +281,7 @@ def _draw_selected(
     own_ns = None
     if request.is_first:
         facts = _with_answers(facts, part, collectives, request)
-        own_ns = own_times(records.host) if request.questions.causes else None
+        own_ns = own_times(records.host, part.host_rows) if request.questions.causes else None
         facts = _with_calls(facts, selected, part, own_ns, request)
     facts = with_filed_times(facts, windowed=request.window_ns is not None)
     if request.questions.compare:

@@ -33,7 +33,7 @@ from timeline.ranks.shared_columns import pack_if_many
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.not_given import NO_GRAPH
 from timeline.selection import SUMMARY_LAYERS, Selection
-from timeline.sources.source import Source
+from timeline.sources.source import Source, listed_steps
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks
 
@@ -241,10 +241,52 @@ def read_ranks(
     """
     if request.selection.window is not None:
         return _read_window(sources, request, workers, path)
+    _refuse_absent_steps(sources, request, workers, path)
     joined = _read(sources, [request] * len(sources), workers)
     check_any(joined.sources, workers.failures, path)
     check_selection(joined.facts, request.selection, path)
     return joined
+
+
+def _refuse_absent_steps(
+    sources: Sequence[Source], request: RankRequest, workers: WorkerPool, path: Path
+) -> None:
+    """Refuse steps that no file lists, after reading only what is needed to know all steps.
+
+    Raises:
+        SelectionError: no rank has a selected step.
+        SourceError: a profile cannot be read.
+    """
+    absent = request.selection.steps or frozenset()
+    for source in sources:
+        if not absent or not (listed := listed_steps(source)):
+            return
+        absent -= listed
+    if absent:
+        _read_spans(sources, request, SUMMARY_LAYERS, workers, path)
+
+
+def _read_spans(
+    sources: Sequence[Source],
+    request: RankRequest,
+    layers: frozenset[Layer],
+    workers: WorkerPool,
+    path: Path,
+) -> tuple[list[Source], list[RankFacts]]:
+    """Read some layers of all ranks; return the sources that can be read, and their facts.
+
+    Raises:
+        SelectionError: no rank has a selected graph or step.
+        SourceError: no rank can be read.
+    """
+    cheap = replace(request.selection, layers=layers, window=None)
+    spans_only = replace(request, selection=cheap, draw=False, questions=Questions())
+    read = list(workers.results(sources, draw_rank_from_source, [spans_only] * len(sources)))
+    here = [source for source, _ in read]
+    facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
+    check_any(here, workers.failures, path)
+    check_selection(facts, request.selection, path)
+    return here, facts
 
 
 def _read(
@@ -414,13 +456,7 @@ def _read_window(
     assert selection.window is not None
     spans_ns: list[tuple[int, int]] = []
     for layers in (SUMMARY_LAYERS, SUMMARY_LAYERS | HOST_LAYERS):
-        cheap = replace(selection, layers=layers, window=None)
-        spans_only = replace(request, selection=cheap, draw=False, questions=Questions())
-        read = list(workers.results(sources, draw_rank_from_source, [spans_only] * len(sources)))
-        here = [source for source, _ in read]
-        facts = [rank.facts for rank in _with_collectives_matched([rank for _, rank in read])]
-        check_any(here, workers.failures, path)
-        check_selection(facts, selection, path)
+        here, facts = _read_spans(sources, request, layers, workers, path)
         clock = _clock_of(here, facts, request.clock)
         moved = [rank.moved(by.move) for rank, by in zip(facts, clock.moves, strict=True)]
         # Host records count only if no rank has device records.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
+from timeline.errors import SourceError
 from timeline.layers import Layer
 from timeline.records.clock import Clock
 from timeline.records.tables import Records
@@ -121,6 +123,18 @@ class Source(Protocol):
         """
 
 
+@runtime_checkable
+class StepLister(Protocol):
+    """A source whose file lists steps apart from everything else."""
+
+    def list_steps(self) -> frozenset[int]:
+        """Return the numbers of the listed steps, none if that list is empty.
+
+        Raises:
+            SourceError: a file cannot be read.
+        """
+
+
 @dataclass(frozen=True)
 class SourceAround:
     """A wrapper around another source, which delegates everything except `read`."""
@@ -146,3 +160,15 @@ class SourceAround:
     def files(self) -> tuple[Path, ...]:
         """The files of the capture."""
         return self.source.files
+
+
+def listed_steps(source: Source) -> frozenset[int]:
+    """Return the steps that the file of a source lists, none if only reading all of it shows them.
+
+    A file that cannot be read lists none; reading it says why.
+    """
+    while isinstance(source, SourceAround):
+        source = source.source
+    with suppress(SourceError):
+        return source.list_steps() if isinstance(source, StepLister) else frozenset()
+    return frozenset()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections import defaultdict
+from random import Random
 
 import numpy as np
 from hypothesis import given
@@ -33,7 +34,7 @@ def hosts(draw: st.DrawFn, spans: st.SearchStrategy[list[tuple[int, int]]]) -> R
 
 def sums_of(made: Records, *, most: int, charged: ChargedCalls | None) -> HostCallSums:
     charged = ChargedCalls.empty() if charged is None else charged
-    own_ns = own_times(made.host)
+    own_ns = own_times(made.host, np.arange(len(made.host)))
     return sum_calls(made.host, own_ns, charged, made.host, made.strings, idle_ns=100, most=most)
 
 
@@ -52,7 +53,7 @@ def test_own_time_is_that_without_children(made: Records) -> None:
             return False
         return begin <= start and end <= stop and ((begin, stop) != (start, end) or inner > outer)
 
-    for outer, own_ns in enumerate(own_times(host).tolist()):
+    for outer, own_ns in enumerate(own_times(host, np.arange(len(host))).tolist()):
         inside = [row for row in range(len(rows)) if is_inside(row, outer)]
         direct = [row for row in inside if not any(is_inside(row, between) for between in inside)]
         begin, stop, _ = rows[outer]
@@ -76,7 +77,15 @@ def test_own_times_are_those_of_every_nanosecond(made: Records) -> None:
                 if of == thread and start <= ns < end
             ]
             wanted[max(is_open)[2]] += 1
-    assert own_times(host).tolist() == wanted
+    assert own_times(host, np.arange(len(host))).tolist() == wanted
+
+
+@given(made=hosts(intervals()), chance=st.randoms(use_true_random=False))
+def test_own_times_of_some_calls_need_only_those_around(made: Records, chance: Random) -> None:
+    """They are what they are among the own times of all."""
+    host, every = made.host, np.arange(len(made.host))
+    some = np.array([row for row in every.tolist() if chance.random() < 0.2], np.intp)
+    assert own_times(host, some)[some].tolist() == own_times(host, every)[some].tolist()
 
 
 @given(made=hosts(intervals()), most=st.sampled_from((1, MANY)))
@@ -84,7 +93,7 @@ def test_sums_are_those_of_each_name(made: Records, most: int) -> None:
     """Levels before names are left away, and names beyond the limit share a row of their layer."""
     host, lengths = made.host, defaultdict[tuple[str, str], list[int]](list)
     own_ns: dict[tuple[str, str], int] = defaultdict(int)
-    for row, own in enumerate(own_times(host).tolist()):
+    for row, own in enumerate(own_times(host, np.arange(len(host))).tolist()):
         key = made.strings[host.layer[row]], made.strings[host.name[row]].removeprefix("Node@")
         lengths[key].append(int(host.end_ns[row] - host.start_ns[row]))
         own_ns[key] += own

@@ -402,7 +402,7 @@ class _Search:
         """
         parts = self._mends.parts
         on_path = np.zeros(self._mends.nodes, np.bool_)
-        on_path[now.path] = True
+        on_path[self._replay.path(now, self._mends.sooner_ns(mended_ns))] = True
         is_on_path = on_path[parts.node]
         least_ns = PROMISING * self._run.recording_ns
         promising = []

@@ -15,7 +15,7 @@ Without a change, each node comes when it was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,6 +26,11 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.group_by import group_by, rows_before
 from timeline.records.not_given import NO_ID
+
+try:
+    from timeline.analysis.gains import _replay
+except ImportError:
+    _replay = None  # type: ignore[assignment]
 
 LEAST_LAG_NS = 3_000
 """Maximum lag from the end of a need that was not the latest to the start of the dependent node."""
@@ -67,18 +72,19 @@ class RecordedRank:
 
 @dataclass(frozen=True)
 class Played:
-    """The time of each node of a replay, (nodes,) in ns since the start of the recording.
-
-    path: the nodes on the critical path, last first.
-    """
+    """The time of each node of a replay, (nodes,) in ns since the start of the recording."""
 
     times_ns: Int64
-    path: Rows
 
     @property
     def total_ns(self) -> int:
         """Return the duration of the run."""
-        return int(self.times_ns[self.path[0]]) if len(self.path) else 0
+        return int(self.times_ns.max())
+
+
+def is_compiled() -> bool:
+    """Return whether the compiled module is installed."""
+    return _replay is not None
 
 
 class Replay:
@@ -121,27 +127,23 @@ class Replay:
         need.
         """
         net = self._net
-        first_ns, second_ns = net.first_ns, net.second_ns
-        if sooner_ns is not None:
-            first_ns, second_ns = first_ns - sooner_ns[0], second_ns - sooner_ns[1]
-        times = [0]
-        came = [_NEVER] * net.groups
-        add = times.append
-        columns = (net.first, first_ns, net.second, second_ns, net.group)
-        for first, after, second, later, group in _rows(columns):
-            # A negative need means all arrivals of an op.
-            time_ns = (times[first] if first >= 0 else came[-1 - first]) + after
-            if second >= 0 and times[second] + later > time_ns:
-                time_ns = times[second] + later
-            add(time_ns)
-            if group >= 0 and time_ns > came[group]:
-                came[group] = time_ns
-        times_ns = np.array(times, np.int64)
-        return Played(times_ns, self._path(times_ns, first_ns, second_ns))
+        delays_ns = self._delays_ns(sooner_ns)
+        columns = (net.first, delays_ns[0], net.second, delays_ns[1], net.group)
+        if _replay is None:
+            return Played(_times_ns(columns, net.groups))
+        packed = (np.asarray(column, np.int64).tobytes() for column in columns)
+        return Played(np.frombuffer(_replay.play(net.groups, *packed), np.int64))
 
-    def _path(self, times_ns: Int64, first_ns: Int64, second_ns: Int64) -> Rows:
-        """Return the nodes that determined the end of the run, last first."""
-        net = self._net
+    def _delays_ns(self, sooner_ns: tuple[Int64, Int64] | None) -> tuple[Int64, Int64]:
+        first_ns, second_ns = self._net.first_ns, self._net.second_ns
+        if sooner_ns is None:
+            return first_ns, second_ns
+        return first_ns - sooner_ns[0], second_ns - sooner_ns[1]
+
+    def path(self, played: Played, sooner_ns: tuple[Int64, Int64] | None = None) -> Rows:
+        """Return the nodes on the critical path of a run that was played so, last first."""
+        net, times_ns = self._net, played.times_ns
+        first_ns, second_ns = self._delays_ns(sooner_ns)
         last_of_group = np.full(net.groups, NO_ID, np.intp)
         members = np.flatnonzero(net.group >= 0)
         members = members[np.argsort(times_ns[members], kind="stable")]
@@ -254,11 +256,22 @@ class _Net:
         self.item_end, self.item_start, self.point = place[item_end], place[item], place[point]
 
 
-def _rows(columns: Sequence[Int64 | Rows]) -> Iterator[tuple[int, ...]]:
-    """Yield the rows of columns after the first, converted to Python integers in chunks."""
+def _times_ns(columns: Sequence[Int64 | Rows], groups: int) -> Int64:
+    """Return the time of each node, given first, first_ns, second, second_ns and group of all."""
+    times = [0]
+    came = [_NEVER] * groups
     for chunk in chunks(len(columns[0])):
-        begin = max(chunk.start, 1)
-        yield from zip(*(values[begin : chunk.stop].tolist() for values in columns), strict=True)
+        rows = slice(max(chunk.start, 1), chunk.stop)
+        cells = (column[rows].tolist() for column in columns)
+        for first, after, second, later, group in zip(*cells, strict=True):
+            # A negative need means all arrivals of an op.
+            time_ns = (times[first] if first >= 0 else came[-1 - first]) + after
+            if second >= 0 and times[second] + later > time_ns:
+                time_ns = times[second] + later
+            times.append(time_ns)
+            if group >= 0 and time_ns > came[group]:
+                came[group] = time_ns
+    return np.array(times, np.int64)
 
 
 def _least_lags(first_ns: Int64, second_ns: Int64) -> tuple[Int64, Int64]:

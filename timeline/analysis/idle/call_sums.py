@@ -9,9 +9,10 @@ import numpy as np
 from timeline.analysis.idle.charges import ChargedCalls
 from timeline.analysis.idle.host_calls import call_name
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
-from timeline.columns.columns import Codes, ColumnTable, Int64, column
+from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
 from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
 from timeline.columns.group_by import GroupBy, group_by, quartiles_by_group, sum_by
+from timeline.columns.intervals import are_touching, union
 from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import HostEvents
@@ -71,15 +72,22 @@ class HostCallSums:
     one_off: OneOff | None = None
 
 
-def own_times(host: HostEvents) -> Int64:
+def own_times(host: HostEvents, wanted: Rows) -> Int64:
     """Return the time of each call in which it is the innermost of its thread, (n,).
 
     Calls may cross if their times were rounded: the one that began last counts. The times of a
     thread add up to the time in which any of its calls is open.
+
+    wanted: rows of the calls whose times are right; those of others may be too short or too long.
     """
     own_ns = np.zeros(len(host), np.int64)
-    _, lane = distinct_pairs(host.process, host.thread)
-    for _, rows in rows_by_value(lane):
+    near = np.arange(len(host))
+    if len(wanted) < len(host):
+        during = union(host.start_ns[wanted], host.end_ns[wanted])
+        near = np.flatnonzero(are_touching(host.start_ns, host.end_ns, during))
+    _, lane = distinct_pairs(host.process[near], host.thread[near])
+    for _, places in rows_by_value(lane):
+        rows = near[places]
         start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
         edges_ns = distinct(np.concatenate([start_ns, end_ns]))
         innermost = latest_open(start_ns, end_ns, edges_ns[:-1])

@@ -113,6 +113,11 @@ class DatabaseSource:
         """The database."""
         return (self.path,)
 
+    def list_steps(self) -> frozenset[int]:
+        """See `StepLister.list_steps`."""
+        with open_database(self.path, in_part=True) as database:
+            return frozenset(database.integers("STEP_TIME", {"id": NO_ID})["id"].tolist())
+
     def read(self, wanted: ReadRequest) -> Records:
         """See `Source.read`."""
         device = self.identity.device if self.several_devices else None

@@ -1,0 +1,3 @@
+def play(
+    groups: int, first: bytes, first_ns: bytes, second: bytes, second_ns: bytes, group: bytes, /
+) -> bytes: ...
