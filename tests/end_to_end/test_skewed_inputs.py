@@ -1,4 +1,7 @@
-"""Proves that work grows with the input where ids are all equal, all differ, or one has all rows."""
+"""Proves that work grows with the input where ids are all equal, all differ, or one has all rows.
+
+So it does where one event holds everything, or objects are nested in each other.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ import numpy as np
 import pytest
 
 from tests.support.grown_records import Shape, grown_records
-from tests.support.growth import check_growth, most_megabytes
+from tests.support.growth import check_growth, most_megabytes, processor_seconds
 from tests.support.kineto_traces import CALL, KERNEL, read
 from tests.support.profile_shelf import Event
 from timeline.analysis.questions import Questions
@@ -98,3 +101,29 @@ def test_ids_of_traces(keys: Sequence[str], shape: str, tmp_path: Path) -> None:
         return most_megabytes(lambda: draw_rank_from_records(read(path), REQUEST))
 
     check_growth(megabytes, SIZES, NOISE_MEGABYTES)
+
+
+def nested(depth: int) -> str:
+    """Damaged events, each of which holds objects in each other."""
+    inside = '{"a":' * depth + "1" + "}" * depth
+    damaged = f'{{"ph":\'x\',"name":"a","args":{inside}}}'
+    return ",".join([json.dumps(KERNEL), *[damaged] * 20, json.dumps(KERNEL)])
+
+
+@pytest.mark.parametrize(
+    ("write", "sizes"),
+    [(nested, (100, 200, 400, 800))],
+    ids=["nested"],
+)
+def test_large_events(write: Callable[[int], str], sizes: tuple[int, ...], tmp_path: Path) -> None:
+    """Whether they are damaged or not, what is around them is read."""
+
+    def seconds(size: int) -> float:
+        path = tmp_path / f"rank0.{size}.pt.trace.json"
+        path.write_text(f"[{json.dumps(KERNEL)},{write(size)}]", encoding="utf-8")
+        records = []
+        took = processor_seconds(lambda: records.append(read(path)))
+        assert len(records[0].tasks) == 3
+        return took
+
+    check_growth(seconds, sizes)
