@@ -110,10 +110,16 @@ def nested(depth: int) -> str:
     return ",".join([json.dumps(KERNEL), *[damaged] * 20, json.dumps(KERNEL)])
 
 
+def wide(count: int) -> str:
+    """A counter event of many counters."""
+    args = {f"counter {number}": number for number in range(count)}
+    return json.dumps({"ph": "C", "name": "c", "pid": 0, "tid": 0, "ts": 5, "args": args})
+
+
 @pytest.mark.parametrize(
     ("write", "sizes"),
-    [(nested, (100, 200, 400, 800))],
-    ids=["nested"],
+    [(nested, (100, 200, 400, 800)), (wide, (1_000, 2_000, 4_000, 8_000))],
+    ids=["nested", "wide"],
 )
 def test_large_events(write: Callable[[int], str], sizes: tuple[int, ...], tmp_path: Path) -> None:
     """Whether they are damaged or not, what is around them is read."""
@@ -123,7 +129,8 @@ def test_large_events(write: Callable[[int], str], sizes: tuple[int, ...], tmp_p
         path.write_text(f"[{json.dumps(KERNEL)},{write(size)}]", encoding="utf-8")
         records = []
         took = processor_seconds(lambda: records.append(read(path)))
-        assert len(records[0].tasks) == 3
+        assert len(records[0].tasks) == (3 if write is nested else 1)
+        assert len(records[0].series) == (0 if write is nested else size)
         return took
 
     check_growth(seconds, sizes)
