@@ -1,4 +1,4 @@
-"""Proves that work grows with the input where ids are all equal, all differ, or one has all rows.
+"""Proves that work grows with the input whether ids are equal, differ, or one has all rows.
 
 So it does where one event holds everything, or objects are nested in each other.
 """
