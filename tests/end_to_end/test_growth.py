@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.grown_records import DIMENSIONS, grown_profile
+from tests.support.growth import NOISE_SECONDS, check_growth
 from tests.support.random_records import Sizes, random_records
 from timeline import export
 from timeline.analysis.ordinary_steps import informative_steps
@@ -23,13 +24,6 @@ pytestmark = pytest.mark.sweep
 
 MOST_GROWTH = 10.0
 """Of the time for four times as much: four is linear, and sixteen the square."""
-MOST_BEND = 3.2
-"""How much more from 2n to 4n than from n to 2n: twice is linear, and four times the square."""
-MOST_DOUBLED = 2.6
-"""Of the time for twice as much, where that from n to 2n is lost in noise: two is linear."""
-NOISE_SECONDS = 0.1
-ROUNDS = 4
-"""The least of so many is taken, as far as one is not enough."""
 REQUEST = RankRequest(
     Selection(layers=SUMMARY_LAYERS),
     draw=False,
@@ -87,11 +81,4 @@ def test_the_detail_of_much_of_one_kind(name: str, tmp_path: Path) -> None:
             export(profile, target, kind="detail", layers=layers, limit=0, args="all", force=True)
         return time.process_time() - begin
 
-    least = [float("inf")] * 3
-    for _ in range(ROUNDS):
-        least = [min(before, once(size)) for before, size in zip(least, sizes, strict=True)]
-        few, some, many = least
-        is_straight = many - some < MOST_BEND * max(some - few, 0) + NOISE_SECONDS
-        if is_straight or many < MOST_DOUBLED * some:
-            return
-    pytest.fail(f"{sizes} take {least} s")
+    check_growth(once, sizes)

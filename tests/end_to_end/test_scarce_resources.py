@@ -136,3 +136,29 @@ def test_two_writers_of_one_output_leave_a_whole_one(
         (tmp_path / f"{kind.value}.pftrace").read_bytes() for kind in kinds
     ]
     assert list(together.iterdir()) == [target]
+
+
+READ_ONLY = 'mount -t tmpfs -o ro none /dev/shm && exec "$@"'
+FULL = 'mount -t tmpfs -o size=4k none /dev/shm && head -c 4096 /dev/zero >/dev/shm/a && exec "$@"'
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others share memory without a directory")
+@pytest.mark.parametrize("mount", [READ_ONLY, FULL], ids=["read-only", "full"])
+def test_one_process_goes_on_where_none_can_share_memory(
+    shelf: ProfileShelf, tmp_path: Path, mount: str
+) -> None:
+    """It says so once, and reads all ranks."""
+    profile, target = shelf.get("mindspore-2.1", ranks=2).path, tmp_path / "a.pftrace"
+    command = [sys.executable, "-m", "timeline", str(profile), "--kind", "detail", "-j", "2"]
+    inside = ["unshare", "-rm", "sh", "-c", mount, "sh"]
+    if subprocess.run([*inside, "true"], capture_output=True).returncode:
+        pytest.skip("this machine does not let a program mount directories of its own")
+    ran = subprocess.run(
+        [*inside, *command, "-q", "-o", str(target)], capture_output=True, text=True, timeout=60
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stderr.count("one process reads all ranks") == 1
+    trace = TraceProcessor.load(target.read_bytes())
+    assert trace.import_errors() == []
+    ranks = {str(name).strip() for (name,) in trace.rows("SELECT name FROM track")}
+    assert {"Rank 0", "Rank 1"} <= {name[:6] for name in ranks}

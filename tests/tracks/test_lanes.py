@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from itertools import combinations, pairwise
 from pathlib import Path
@@ -9,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.support.kineto_traces import CALL, KERNEL
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.random_intervals import (
@@ -26,6 +29,7 @@ from timeline.columns.columns import Int64
 from timeline.commands.export import export
 from timeline.layers import SLICES, SliceKind
 from timeline.selection import Kind
+from timeline.tracks import lanes
 from timeline.tracks.assemble import RunOfRanks, StepDifferences, side_by_side, with_ranks
 from timeline.tracks.colours import Colour, colours_of
 from timeline.tracks.detail import MANY, counter_families, natural_order
@@ -116,6 +120,35 @@ def test_each_call_takes_the_lowest_lane_in_which_it_crosses_nothing(pairs: list
 @given(laminar_intervals())
 def test_slices_that_nest_share_one_lane(pairs: list[Interval]) -> None:
     assert len(lanes_of(pairs, nested_lanes)) == min(1, len(pairs))
+
+
+@given(laminar_intervals() | intervals(most=20), st.integers(1, 3))
+def test_no_nested_lane_is_deeper_than_a_viewer_ends_slices(
+    pairs: list[Interval], deepest: int
+) -> None:
+    """Each lane nests, in at most so many levels; without deep ones nothing changes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lanes, "DEEPEST", deepest)
+        shallow = lanes_of(pairs, nested_lanes)
+    assert all(is_laminar(lane) for lane in shallow)
+    for lane in shallow:
+        around = [sum(a < b < d for a, d in lane) for b, _ in lane]
+        assert max(around) <= deepest
+    if len(shallow) == 1:
+        assert lanes_of(pairs, nested_lanes) == shallow
+
+
+def test_the_viewer_ends_each_of_many_nested_calls(tmp_path: Path) -> None:
+    """Of 600 in each other, the innermost 88 are on a row of their own."""
+    calls = [CALL | {"name": f"f{at}", "ts": at, "dur": 2_000 - 2 * at} for at in range(600)]
+    path, target = tmp_path / "rank0.pt.trace.json", tmp_path / "a.pftrace"
+    path.write_text(json.dumps([KERNEL | {"ts": 700}, *calls]), encoding="utf-8")
+    export(path, target, kind=Kind.DETAIL)
+    trace = TraceProcessor.load(target.read_bytes())
+    lengths = trace.rows("SELECT dur FROM slice WHERE name GLOB 'f[0-9]*'")
+    assert sorted(lengths) == sorted((1000 * call["dur"],) for call in calls)
+    of_rows = trace.rows("SELECT count(*) FROM slice WHERE name GLOB 'f[0-9]*' GROUP BY track_id")
+    assert sorted(of_rows) == [(88,), (512,)]
 
 
 def test_a_call_that_crosses_another_keeps_its_length_in_the_next_lane() -> None:

@@ -13,7 +13,7 @@ from simulator.simulation import make_run
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
 from timeline.tracks.root_rows import STEPS as STEPS_ROW
-from timeline.viewer.links import view_of_comparison
+from timeline.viewer.links import view_of, view_of_comparison
 
 STEPS = "SELECT slice.name, ts, ts + dur FROM slice JOIN track ON track.id = track_id WHERE {}"
 PLACES = "SELECT id, parent_id, coalesce(name, '') FROM track"
@@ -93,3 +93,17 @@ def test_tables_tell_both_runs_apart(tmp_path: Path, suffix: str) -> None:
     shown = [(str(row[0]).split()[1], row[4]) for row in answers["which_steps_changed"]]
     assert sorted((int(step), ns) for step, ns in shown) == changes
     assert [ns for _, ns in shown] == sorted((ns for _, ns in changes), reverse=True)
+
+
+@pytest.mark.parametrize("layout", ["torch-db", "kineto"])
+def test_the_rows_of_the_device_are_unfolded(tmp_path: Path, layout: str) -> None:
+    """Whatever the profile calls them, like those of steps, of overlap and of communication."""
+    path, target = tmp_path / "run", tmp_path / "t.pftrace"
+    WRITERS[layout](make_run(2, 3, ops_per_step=6, planes=2), path)
+    report = timeline.export(path, target, kind=timeline.Kind.DETAIL)
+    wanted, *_ = (one.args[0] for one in view_of(report).commands if "Expand" in one.id)
+    paths = paths_of(TraceProcessor.load(target.read_bytes()))
+    unfolded = {path.rpartition("> ")[2] for path in paths if re.search(wanted, path)}
+    device = "GPU" if layout == "kineto" else "Ascend Hardware"
+    assert {device, "Step Trace", "Overlap Analysis"} <= unfolded
+    assert not re.search(wanted, "Ranks 0-9 > ")

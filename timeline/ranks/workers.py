@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sys
 from collections import deque
@@ -127,6 +128,9 @@ MOST_WINDOWS_PROCESSES = 61
 """Maximum number of processes that Windows can wait for at once."""
 UNPACKED_PER_PACKED = 10
 """Typical ratio of unpacked to packed bytes of compressed text, and so of the time to read it."""
+UNSHARED = frozenset({errno.EROFS, errno.ENOSPC, errno.EACCES, errno.ENOENT, errno.ENOSYS})
+"""Error numbers that mean that processes cannot share memory, for which Linux has /dev/shm."""
+_ALONE = "one process reads all ranks, as /dev/shm, or what is in its place, cannot be written."
 _DIED_TWICE = "its process died, and so did another one,"
 
 _Request = TypeVar("_Request")
@@ -170,6 +174,8 @@ class WorkerPool:
     failures: dict[int, str] = field(default_factory=dict)
     counts: ReadCounts | None = None
     """Bytes read of ranks in progress; None if they cannot be counted or no progress is shown."""
+    is_alone: bool = False
+    """Whether this process works alone because no other one could be started."""
     _executor: Executor | None = None
 
     def results(
@@ -226,6 +232,8 @@ class WorkerPool:
     ) -> Future[_Output]:
         if self._executor is None:
             self._executor = self.start()
+            if isinstance(self._executor, _Inline) and self.jobs > 1:
+                self.jobs, self.is_alone = 1, True
         try:
             local = self.counts if isinstance(self.counts, LocalCounts) else None
             return self._executor.submit(_counted, work, source, request, local)
@@ -291,8 +299,9 @@ class WorkerPool:
         return EncodingWorkers(self._executor, self.jobs)
 
     def left_out(self) -> tuple[str, ...]:
-        """Return one sentence for each rank that was left out, with the reason."""
-        return tuple(f"rank {rank} is left out: {why}" for rank, why in self.failures.items())
+        """Return sentences: each rank that was left out, with the reason, and missing processes."""
+        ranks = [f"rank {rank} is left out: {why}" for rank, why in self.failures.items()]
+        return (*ranks, _ALONE) if self.is_alone else tuple(ranks)
 
     def __enter__(self) -> WorkerPool:
         return self
@@ -357,7 +366,7 @@ def worker_pool_for(
     jobs = max(1, min(jobs, len(sources), most))
     counts = None if isinstance(progress, Silent) else _counts(jobs)
     inline = partial(_Inline, len(sources))
-    start = inline if jobs == 1 else partial(_processes, jobs, counts)
+    start = inline if jobs == 1 else partial(_processes, jobs, counts, inline)
     return WorkerPool(start, jobs, progress, keep_going, sizes_bytes=sizes_bytes, counts=counts)
 
 
@@ -369,10 +378,16 @@ def _counts(jobs: int) -> ReadCounts | None:
     return None
 
 
-def _processes(jobs: int, counts: ReadCounts | None) -> Executor:
+def _processes(jobs: int, counts: ReadCounts | None, otherwise: Callable[[], Executor]) -> Executor:
+    """Return worker processes; `otherwise` if they could not share memory with this one."""
     from timeline.ranks.executors import Processes
 
-    return Processes(jobs, counts if isinstance(counts, SharedCounts) else None)
+    try:
+        return Processes(jobs, counts if isinstance(counts, SharedCounts) else None)
+    except OSError as error:
+        if error.errno not in UNSHARED:
+            raise
+        return otherwise()
 
 
 @dataclass(frozen=True)

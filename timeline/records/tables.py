@@ -23,6 +23,8 @@ from timeline.records.kernel_metrics import CoreCounts, KernelMetrics
 from timeline.records.not_given import FLOAT_NOT_GIVEN, NO_CONTEXT, NO_GRAPH, NO_ID, NO_TIME
 from timeline.records.profiler_tables import ProfilerTables, UnusedFile, VendorFigures, VendorLinks
 
+NPU = "Ascend Hardware"
+"""Name of the devices in profiles of NPUs."""
 GPU = "GPU"
 """Name of the devices in PyTorch's own profiles."""
 AI_CORE_FREQUENCY = "AI Core Freq"
@@ -371,7 +373,7 @@ class Records:
     vendor: VendorFigures = field(default_factory=VendorFigures.empty)
     vendor_links: VendorLinks = field(default_factory=VendorLinks.empty)
     unused: tuple[UnusedFile, ...] = ()
-    hardware: str = "Ascend Hardware"
+    hardware: str = NPU
     """The kind of devices, which names the layer of their tasks."""
     records_copies: bool = True
     """Whether the source records tasks that copy or fill memory."""

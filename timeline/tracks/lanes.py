@@ -7,6 +7,7 @@ import heapq
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows
+from timeline.columns.distinct import rows_by_value
 from timeline.columns.nesting import are_exceeded, split_at_gaps
 
 SHORT_RUN = 32
@@ -15,6 +16,8 @@ RUNS_AT_ONCE = 1 << 14
 """Number of short runs processed at a time."""
 FOREVER_NS = 1 << 64
 """Later than any end."""
+DEEPEST = 512
+"""Maximum number of slices in each other on a track: Perfetto never ends those further inside."""
 
 
 def flat_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
@@ -90,7 +93,8 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     """Assign each slice the lowest lane in which it crosses nothing; slices may nest.
 
     Call stacks nest and take one lane. A call that crosses another, such as a profiler's step that
-    ends inside a function, moves to the next lane as a whole.
+    ends inside a function, moves to the next lane as a whole. Stacks deeper than DEEPEST continue
+    in lanes after all others.
 
     Args:
         start_ns, end_ns: (n,) int64, in any order.
@@ -98,12 +102,28 @@ def nested_lanes(start_ns: Int64, end_ns: Int64) -> Int64:
     Returns:
         (n,) int64 lane per slice, dense from 0.
     """
-    lane = np.zeros(len(start_ns), np.int64)
+    lane, depth = np.zeros((2, len(start_ns)), np.int64)
     for rows in split_at_gaps(start_ns, end_ns):
         # Slices that cross no other do not affect the result, and few slices cross.
         left = rows[_in_a_crossing(start_ns[rows], end_ns[rows])]
         lane[left] = _first_that_nest(start_ns[left], end_ns[left])
+        if len(rows) > DEEPEST:
+            for _, of_lane in rows_by_value(lane[rows]):
+                nested = rows[of_lane]
+                depth[nested] = _depth(start_ns[nested], end_ns[nested])
+    if (depth >= DEEPEST).any():
+        _, lane = np.unique(lane + depth // DEEPEST * (lane.max() + 1), return_inverse=True)
     return lane
+
+
+def _depth(start_ns: Int64, end_ns: Int64) -> Int64:
+    """Return the number of slices around each one, (n,); they nest, and are in order, outer first.
+
+    A slice without length is around none.
+    """
+    has_length = start_ns < end_ns
+    begun: Int64 = np.cumsum(has_length) - has_length
+    return begun - np.searchsorted(np.sort(end_ns[has_length]), start_ns, side="right")
 
 
 def _in_a_crossing(start_ns: Int64, end_ns: Int64) -> Bool:

@@ -12,6 +12,7 @@ import numpy as np
 from timeline.encoders.chrome import OVERVIEW
 from timeline.layers import Layer, spec_of
 from timeline.records.not_given import NO_GRAPH
+from timeline.records.tables import GPU, NPU
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
@@ -30,6 +31,8 @@ NOTE = "Look here"
 
 UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
 """The layers that are unfolded, as they best explain why a rank is slow."""
+HARDWARE = (NPU, GPU)
+"""The names of Layer.HARDWARE, which profiles give."""
 
 
 @dataclass(frozen=True)
@@ -221,7 +224,8 @@ def unfold_and_pin(rows: str) -> tuple[Command, ...]:
 
 def unfold_layers() -> Command:
     """Return a command that unfolds the main layers of ranks, and in .json the overview."""
-    names = "|".join((*(spec_of(layer).name for layer in UNFOLDED), rf"{OVERVIEW} \d+"))
+    layers = [spec_of(layer).name for layer in UNFOLDED]
+    names = "|".join((*filter(None, layers), *HARDWARE, rf"{OVERVIEW} \d+"))
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
 

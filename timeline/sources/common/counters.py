@@ -265,9 +265,9 @@ class CounterEvents:
     args: ArgValues
     """Values of all keys of the first event, then of the second, and so on."""
 
-    def values(self, key: str) -> ArgValues:
-        """Return the values of one arg, (n,)."""
-        return self.args[self.keys.index(key) :: len(self.keys)]
+    def values(self, at: int) -> ArgValues:
+        """Return the values of the arg whose key has this position, (n,)."""
+        return self.args[at :: len(self.keys)]
 
 
 def counters_at(events: EventColumns, rows: Rows) -> Iterator[CounterEvents]:
@@ -313,13 +313,13 @@ class CounterReader:
 
     def _samples_of(self, part: CounterEvents) -> Iterator[CounterSamples]:
         """Yield a table of samples for each arg, except args named *_id, which label series."""
-        ids = [key for key in part.keys if key.endswith("_id")]
-        sampled = [key for key in part.keys if not key.endswith("_id")]
-        labels, which = _labels({key: part.values(key) for key in ids}, len(part.time_ns))
-        for key in sampled:
+        ids = {key: part.values(at) for at, key in enumerate(part.keys) if key.endswith("_id")}
+        sampled = [(at, key) for at, key in enumerate(part.keys) if key not in ids]
+        labels, which = _labels(ids, len(part.time_ns))
+        for at, key in sampled:
             series, unit = name_and_unit(part.name, key, len(sampled))
             rows = self._series.of([(part.pid, series + label, unit) for label in labels])
-            args = part.values(key)
+            args = part.values(at)
             good, values = args.reals()
             if len(good) < len(part.time_ns):
                 self.strange += _count_strange(args, good)

@@ -18,6 +18,7 @@
 enum { READ, CUT, ODD, FAILED };
 
 enum { MOST_KNOWN_KEYS = 512, MOST_COUNTER_KEYS = 4 };
+enum { MOST_COUNTER_ARGS = 1024 }; /* each key is compared with all before it */
 enum { DEEPEST = 64, MOST_KEYS = 64, MOST_DIGITS = 18, MOST_PLAIN_DIGITS = 300 };
 
 /* Bytes that are read at once, where so many are left. */
@@ -1102,6 +1103,8 @@ static int read_all_args(Scanner *scanner, Cursor *cursor)
     int more, ended;
     while ((ended = read_counter_key(scanner, cursor, codes->used / sizeof code, &code, &more)) ==
                READ && more) {
+        if (codes->used == MOST_COUNTER_ARGS * sizeof code)
+            return ODD;
         for (size_t at = 0; at < codes->used; at += sizeof code)
             if (memcmp(codes->bytes + at, &code, sizeof code) == 0)
                 return ODD;

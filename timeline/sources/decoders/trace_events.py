@@ -85,13 +85,13 @@ class Ignored(msgspec.Struct, gc=False):
     """An event of a known type without useful data."""
 
 
-MOST_ENDS_TRIED = 32
-"""Number of closing braces that are tried as the end of an event."""
 NOT_UTF8 = "events with text that is not UTF-8, drawn as \N{REPLACEMENT CHARACTER}"
 LONGEST_TOKEN = 12
 """Maximum length of a literal or escaped character, which the end of a text may cut off."""
 _STARTS = re.compile(rb'\{\s*"')
+_PHASE = b'"ph"'
 _BYTE_OF_ERROR = re.compile(r"\(byte (\d+)\)")
+_BEHIND_VALUE = re.compile(r"trailing characters \(byte (\d+)\)")
 _SURROGATE_BEGINS = b"\\ud", b"\\uD"
 _SURROGATES = re.compile(
     rb"(?<!\\)((?:\\\\)*)"
@@ -123,7 +123,7 @@ class _Phase(msgspec.Struct, gc=False):
     ph: str = ""
 
 
-_decode_phase = msgspec.json.Decoder(_Phase).decode
+_decode_phase: Callable[[bytes | memoryview], _Phase] = msgspec.json.Decoder(_Phase).decode
 _part_list = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _part_whole = msgspec.json.Decoder(_WholeUndecoded).decode
 _part_event = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
@@ -229,7 +229,7 @@ def _parts_of(text: bytes) -> Sequence[msgspec.Raw]:
     return _part_list(text) if text.startswith(b"[") else _part_whole(text).traceEvents
 
 
-def phase_of(text: bytes) -> str:
+def phase_of(text: bytes | memoryview) -> str:
     """Return the phase of an event, empty if it has none.
 
     Raises:
@@ -292,24 +292,35 @@ def next_event(text: bytes, begin: int) -> int:
     while match := _STARTS.search(text, at):
         start = match.start()
         try:
-            if _opens_event(text, start):
-                return start
-            at = start + 1
+            is_event, at = _event_at(text, start)
         except RecursionError:
             # Objects inside this one may be nested too deeply too: skip all of it.
-            at = end_of_value(text, start) or len(text)
+            is_event, at = False, end_of_value(text, start) or len(text)
+        if is_event:
+            return start
     return len(text)
 
 
-def _opens_event(text: bytes, start: int) -> bool:
-    end = start
-    for _ in range(MOST_ENDS_TRIED):
-        end = text.find(b"}", end) + 1
-        if not end:
-            return False
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            return bool(phase_of(text[start:end]))
-    return False
+def _event_at(text: bytes, start: int) -> tuple[bool, int]:
+    """Return whether an event begins at a brace, and where to search on if not.
+
+    That is behind an object without any phase in it. The decoder stops at the first byte that is
+    invalid or follows the object, so that objects in each other are read once per level at most.
+    """
+    end = len(text)
+    try:
+        phase_of(memoryview(text)[start:])
+    except UnicodeDecodeError:
+        return False, start + 1
+    except msgspec.DecodeError as error:
+        behind = _BEHIND_VALUE.search(str(error))
+        if behind is None:
+            return False, start + 1
+        end = start + int(behind[1]) - 1  # msgspec counts the byte that follows
+    with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+        if phase_of(text[start:end]):
+            return True, start
+    return False, start + 1 if _PHASE in text[start:end] else end
 
 
 WHOLE_ARGS = "args"
