@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from timeline.analysis.ordinary_steps import informative_steps
 from timeline.analysis.questions import Questions
-from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
@@ -46,7 +45,6 @@ from timeline.ranks.read_ranks import (
     read_ranks,
 )
 from timeline.ranks.workers import worker_pool_for
-from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import CsvFile, format_exact_steps, notes_of
@@ -56,10 +54,9 @@ from timeline.sources.source import Source
 from timeline.tables.memory import MOST_AT_PEAK
 from timeline.tables.parallel import ParallelIndices, parallel_indices
 from timeline.tracks.assemble import assemble
-from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.root_rows import WHAT_IS_SLOW, VerdictRow
 from timeline.verdict.figures import Figures
-from timeline.verdict.verdict import Verdict, highlights_of
+from timeline.verdict.verdict import highlights_of
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -342,7 +339,6 @@ def _report(
         limited_by=written.kept.limited_by,
         exact_steps=exact_steps(written.kept, [facts.rank for facts in joined.facts]),
         by_layer=options.groups_by_layer,
-        slowest_start_ns=_slowest_start_ns(answer.verdict, joined.facts),
     )
 
 
@@ -395,12 +391,3 @@ def answer_on_page(
         report = _report_of_ranks(measured.joined, given, tuple(warnings))
         publish_all(_draft_side_files(report, b"", options))
     return given
-
-
-def _slowest_start_ns(verdict: Verdict, facts: Sequence[RankFacts]) -> int | None:
-    slowest = verdict.step_extreme
-    if slowest is None:
-        return None
-    starts_ns = step_starts_ns(facts)
-    graph = NO_GRAPH if slowest.graph is None else slowest.graph
-    return starts_ns.get((graph, slowest.slowest), starts_ns.get((NO_GRAPH, slowest.slowest)))

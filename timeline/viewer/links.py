@@ -16,7 +16,7 @@ from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import OutputFile
 from timeline.tracks.partition import PARTITION
-from timeline.verdict.verdict import Extreme
+from timeline.verdict.verdict import Verdict
 from timeline.viewer.queries import definitions
 
 MARGIN = 0.05
@@ -50,14 +50,12 @@ class View:
     """A file, and the part of it that the UI shows first.
 
     visible_ns: first and last time in view, on the clock of the file; None for all of it.
-    selected_ns: start of the slice to select; None for none. rows: JavaScript regular expression of
-    the rows that are unfolded and pinned. commands: commands that the UI runs after loading.
-    description: the part in view, in words.
+    rows: JavaScript regular expression of the rows that are unfolded and pinned. commands: commands
+    that the UI runs after loading. description: the part in view, in words.
     """
 
     output: OutputFile
     visible_ns: tuple[int, int] | None
-    selected_ns: int | None
     rows: str
     commands: tuple[Command, ...]
     description: str
@@ -67,24 +65,19 @@ def view_of(report: ExportReport) -> View:
     """Return a view of the slowest ordinary step, with the ranks to look at and tables of answers.
 
     A step is in view from its mark to the end of its device work, clipped to the file: the UI
-    ignores times outside of the trace altogether. Without two steps to compare, the whole first
-    file is shown.
+    ignores times outside of the trace altogether. Without two steps to compare, the first step is
+    shown, and without any, all of the first file.
     """
-    slowest = report.verdict.step_extreme
-    if slowest is None:
-        output, shown_ns, description = report.outputs[0], None, "all of it"
-    else:
-        step_ns = _slowest_step_ns(report, slowest)
+    output, shown_ns, description = report.outputs[0], None, "all of it"
+    if len(report.verdict.steps):
+        step_ns, description = _step_to_see(report.verdict)
         output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
         shown_ns = visible_ns(output, step_ns)
-        description = f"the slowest step, {slowest.slowest},"
-    start_ns = report.slowest_start_ns
     is_json = output.format != "pftrace"
     rows = rows_of_ranks(_ranks_to_see(report), by_layer=report.by_layer, is_json=is_json)
     return View(
         output,
         shown_ns,
-        None if shown_ns is None or start_ns is None else start_ns + output.offset_ns,
         rows,
         (unfold_layers(), *unfold_and_pin(rows), *_answers(report), *_note(report, shown_ns)),
         description,
@@ -116,14 +109,23 @@ def _answers(report: ExportReport) -> tuple[Command, ...]:
     return answers([question for question, has_answer in questions if has_answer])
 
 
-def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
-    steps = report.verdict.steps
-    is_slowest = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
-    if slowest.graph is not None:
-        is_slowest &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
-    at = int(np.argmax(is_slowest))
-    device_end_ns = steps["device_start_ns"][at] + steps["span_ns"][at]
-    return int(steps["start_ns"][at]), int(max(steps["end_ns"][at], device_end_ns))
+def _step_to_see(verdict: Verdict) -> tuple[tuple[int, int], str]:
+    """Return the start and end of the slowest step, or the first, and its name in words."""
+    steps, slowest = verdict.steps, verdict.step_extreme
+    at = 0
+    if slowest is not None:
+        is_slowest = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
+        if slowest.graph is not None:
+            is_slowest &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
+        at = int(np.argmax(is_slowest))
+    start_ns, end_ns = int(steps["start_ns"][at]), int(steps["end_ns"][at])
+    device_ns = steps["device_start_ns"][at] + steps["span_ns"][at]
+    if device_ns is not np.ma.masked:
+        end_ns = max(end_ns, int(device_ns))
+    name = (
+        f"step {steps['step'][at]}," if slowest is None else f"the slowest step, {slowest.slowest},"
+    )
+    return (start_ns, end_ns), name
 
 
 def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
@@ -146,7 +148,7 @@ def _ranks_to_see(report: ExportReport) -> tuple[int, ...]:
 
 
 def address(ui: str, trace_url: str, view: View) -> str:
-    """Return the address at which the UI loads the trace, zooms, selects and runs commands.
+    """Return the address at which the UI loads the trace, zooms and runs commands.
 
     Perfetto keeps these parameters and commands stable: see "Deep linking to the Perfetto UI" and
     "Commands Automation Reference" in its documentation.
@@ -154,8 +156,6 @@ def address(ui: str, trace_url: str, view: View) -> str:
     parameters = {"url": trace_url}
     if view.visible_ns is not None:
         parameters["visStart"], parameters["visEnd"] = map(str, view.visible_ns)
-    if view.selected_ns is not None:
-        parameters["ts"] = str(view.selected_ns)
     if view.commands:
         commands = [{"id": one.id, "args": one.args} for one in view.commands]
         parameters["startupCommands"] = json.dumps(commands, separators=(",", ":"))
@@ -175,11 +175,10 @@ def view_of_comparison(report: ComparisonReport) -> View:
     questions = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
     commands = (unfold_layers(), *unfold_and_pin(rows))
     if changed is None:
-        return View(output, None, None, rows, (*commands, *answers(questions)), "all of both runs")
+        return View(output, None, rows, (*commands, *answers(questions)), "all of both runs")
     return View(
         output,
         visible_ns(output, (changed.start_ns, changed.end_ns)),
-        changed.start_ns + output.offset_ns,
         rows,
         (*commands, *answers([*questions, CHANGES])),
         f"step {changed.step} of rank {changed.rank}, which changed most,",
