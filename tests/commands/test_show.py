@@ -35,11 +35,18 @@ WAYS = (
 )
 
 ROW = """
-SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'note.see_why'),
-                            EXTRACT_ARG(arg_set_id, 'args.see_why'))
+SELECT
+  COALESCE(EXTRACT_ARG(slice.arg_set_id, 'note.sentence'),
+           EXTRACT_ARG(slice.arg_set_id, 'args.sentence'), slice.name) AS sentence,
+  COALESCE(EXTRACT_ARG(slice.arg_set_id, 'note.see_why'),
+           EXTRACT_ARG(slice.arg_set_id, 'args.see_why')) AS see_why
 FROM slice JOIN track ON track.id = track_id
+LEFT JOIN track AS above ON above.id = track.parent_id
 LEFT JOIN thread_track ON thread_track.id = track_id LEFT JOIN thread USING (utid)
-WHERE trim('{}') IN (trim(track.name), thread.name) ORDER BY depth"""
+WHERE trim('{0}') IN (trim(track.name), thread.name) OR trim('{0}') || ': More' = thread.name
+  OR (trim(above.name) = trim('{0}') AND track.name = 'More')
+GROUP BY sentence, see_why
+ORDER BY min(track.name = 'More' OR thread.name GLOB '*More'), min(depth)"""
 
 
 def said_of(out: str) -> str:

@@ -402,10 +402,11 @@ ORDER BY rank, total_ns DESC, label, link_type;
 -- 9. What is slow, in words? What the command said when it wrote the file; of a comparison, what
 -- changed.
 CREATE OR REPLACE PERFETTO VIEW verdict AS
-SELECT name AS sentence
+SELECT coalesce(arg_name(args, 'note', 'sentence'), name) AS sentence
 FROM drawn
-WHERE rank IS NULL AND trim(label) IN ('What is slow', 'What changed')
-ORDER BY id;
+WHERE rank IS NULL AND layer IN ('What is slow', 'What changed') AND label != 'See why'
+GROUP BY sentence
+ORDER BY min(id);
 
 -- 10. Who waits for whom in collectives? By rank, the rank that came last, also where that was not
 -- profiled; waited_for_rank is NULL where it is only known that another one was late. Several
