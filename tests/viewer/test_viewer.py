@@ -438,26 +438,20 @@ def test_a_link_asks_nothing_that_the_ui_refuses_at_startup(
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])
-def test_tables_and_the_note_are_answered(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
-    """Of what the link holds alone, in its order; the note is at the longest wait in view."""
+def test_the_table_and_the_note_are_answered(
+    shelf: ProfileShelf, tmp_path: Path, suffix: str
+) -> None:
+    """Of what the link holds alone, in its order; the note is of a pinned rank, in view."""
     report = exported(shelf, tmp_path, suffix)
     view, culprit = view_of(report), report.verdict.culprit
     assert culprit is not None
     assert view.visible_ns is not None
     processor = TraceProcessor.load(view.output.path.read_bytes())
     asked = [one for one in view.commands if "Regex" not in one.id]
-    prelude, *tables, note = [one.args[0] for one in asked]
+    prelude, table, note = [one.args[0] for one in asked]
     processor.rows(prelude)
-    assert [table.split()[-1] for table in tables] == [
-        "why_devices_idle",
-        "which_steps_are_slow",
-        "who_holds_others_up",
-    ]
-    idle, steps, waits = (processor.rows(table) for table in tables)
-    assert waits[0][0] == culprit.rank
-    assert report.verdict.step_extreme is not None
-    assert steps[0][0] == report.verdict.step_extreme.slowest
-    assert len(idle) > 2
+    assert table == "/* Who holds the others up? */ SELECT * FROM who_holds_others_up"
+    assert processor.rows(table)[0][0] == culprit.rank
     ((start_ns, dur_ns, name),) = processor.rows(note)
     first_ns, last_ns = view.visible_ns
     assert isinstance(start_ns, int)
@@ -547,7 +541,7 @@ def test_open_leads_a_browser_to_the_file_and_ends(run: Callable[..., Shown]) ->
     assert link.startswith(f"{UI}/#!/?url=http%3A%2F%2F127.0.0.1%3A")
     commands = [one["id"] for one in json.loads(parameters(link)["startupCommands"])]
     assert "dev.perfetto.PinTracksByRegex" in commands
-    assert commands.count("dev.perfetto.RunQueryAndShowTab") == 3
+    assert commands.count("dev.perfetto.RunQueryAndShowTab") == 1
     told = "the slowest step, 2, in view ..."
     assert shown.err == f"Opening x.pftrace at {UI}, {told}\nOpened x.pftrace.\n"
     assert "Wrote x.pftrace" in shown.out
@@ -691,7 +685,7 @@ def test_a_file_too_large_for_a_tab_is_for_the_native_helper(
 def test_the_real_ui_follows_the_link(
     ui: PerfettoUi, shelf: ProfileShelf, tmp_path: Path, *, offline: bool, suffix: str
 ) -> None:
-    """The trace comes through the server, tables are open, and the slowest step is in view.
+    """The trace comes through the server, a table is open, and the slowest step is in view.
 
     The public UI is the one of this machine under the other's name: its policy of what it may
     read, and Chromium's of who may read from this machine, hold as they do there.
@@ -716,7 +710,7 @@ def test_the_real_ui_follows_the_link(
         first_ns, last_ns = ui.visible_ns()
         assert (first_ns, last_ns) == pytest.approx(view.visible_ns, abs=1000)
         assert "Who holds the others up?" in ui.text()
-        assert ui.text().count("Command Query") == 3
+        assert ui.text().count("Command Query") == 1
         count = TraceProcessor.load(view.output.path.read_bytes()).rows(
             "SELECT count(*) FROM slice"
         )

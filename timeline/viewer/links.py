@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from timeline.analysis.gains.findings import Cause
 from timeline.encoders.chrome import OVERVIEW
 from timeline.layers import Layer, spec_of
 from timeline.records.not_given import NO_GRAPH
@@ -21,11 +22,18 @@ from timeline.viewer.queries import definitions
 
 MARGIN = 0.05
 """Margin shown before and after the step, as a share of its length."""
-WHY_IDLE = ("Why do devices idle?", "why_devices_idle")
-SLOW_STEPS = ("Which steps are slow?", "which_steps_are_slow")
-WHO_HOLDS_UP = ("Who holds the others up?", "who_holds_others_up")
+WHY_IDLE, SLOW_STEPS = "why_devices_idle", "which_steps_are_slow"
+WHO_HOLDS_UP, TIMES, CHANGES = "who_holds_others_up", "where_time_goes", "which_steps_changed"
+TITLES = {
+    WHY_IDLE: "Why do devices idle?",
+    SLOW_STEPS: "Which steps are slow?",
+    WHO_HOLDS_UP: "Who holds the others up?",
+    TIMES: "Where does the time of each rank go?",
+    CHANGES: "Which steps changed?",
+}
+"""Titles of the tables that are opened, by the view in `queries.sql` that fills each."""
 NOTE = "Look here"
-"""Name of the row that marks the longest wait."""
+"""Name of the row that marks a wait."""
 
 
 UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
@@ -62,7 +70,7 @@ class View:
 
 
 def view_of(report: ExportReport) -> View:
-    """Return a view of the slowest ordinary step, with the ranks to look at and tables of answers.
+    """Return a view of the slowest ordinary step, with the ranks to look at and a table of answers.
 
     A step is in view from its mark to the end of its device work, clipped to the file: the UI
     ignores times outside of the trace altogether. Without two steps to compare, the first step is
@@ -79,15 +87,23 @@ def view_of(report: ExportReport) -> View:
         output,
         shown_ns,
         rows,
-        (unfold_layers(), *unfold_and_pin(rows), *_answers(report), *_note(report, shown_ns)),
+        (
+            unfold_layers(),
+            *unfold_and_pin(rows),
+            *answers(_question(report)),
+            *_note(report, shown_ns),
+        ),
         description,
     )
 
 
 def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
-    """Yield a command that marks the longest wait for the culprit, in the visible part if any."""
+    """Yield a command that marks a wait for the culprit, by the rank that waits longest in all.
+
+    It is the longest one in the visible part, else the longest of all.
+    """
     culprit = report.verdict.culprit
-    if culprit is None:
+    if culprit is None or not culprit.waiters:
         return
     first_ns, last_ns = shown_ns or (0, 0)
     yield mark(
@@ -95,18 +111,21 @@ def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Co
         "SELECT ts, dur, format('Rank %d waits %.3f ms for rank %d', rank, dur / 1e6, "
         f"{culprit.rank}) AS name FROM drawn WHERE layer = 'Overlap Analysis' AND "
         f"(name = 'Waiting for rank {culprit.rank}' OR name GLOB 'Waiting for rank "
-        f"{culprit.rank} *') ORDER BY ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1",
+        f"{culprit.rank} *') ORDER BY rank = {culprit.waiters[0].rank} DESC, "
+        f"ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1",
     )
 
 
-def _answers(report: ExportReport) -> tuple[Command, ...]:
-    """Return commands that open a table per answered question, the most important in front."""
-    questions = [
-        (WHY_IDLE, len(report.figures.idle) > 0),
-        (SLOW_STEPS, report.verdict.step_extreme is not None),
-        (WHO_HOLDS_UP, report.verdict.culprit is not None),
-    ]
-    return answers([question for question, has_answer in questions if has_answer])
+def _question(report: ExportReport) -> tuple[str, ...]:
+    """Return the view whose table fits the first finding, none if it would be empty."""
+    verdict = report.verdict
+    if verdict.culprit is not None and verdict.culprit.waiters:
+        return (WHO_HOLDS_UP,)
+    has_idle = len(report.figures.idle) > 0
+    causes = {finding.cause for finding in verdict.findings.found[:1]}
+    if has_idle and (causes & {Cause.INPUT, Cause.HOST} or verdict.step_extreme is None):
+        return (WHY_IDLE,)
+    return (SLOW_STEPS,) if len(verdict.steps) else ()
 
 
 def _step_to_see(verdict: Verdict) -> tuple[tuple[int, int], str]:
@@ -162,25 +181,20 @@ def address(ui: str, trace_url: str, view: View) -> str:
     return f"{ui}/#!/?{urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)}"
 
 
-TIMES = ("Where does the time of each rank go?", "where_time_goes")
-CHANGES = ("Which steps changed?", "which_steps_changed")
-
-
 def view_of_comparison(report: ComparisonReport) -> View:
-    """Return a view of the step that became longest, with its rank and tables of answers."""
+    """Return a view of the step that became longest, with its rank and a table of answers."""
     (output,) = report.outputs
     is_json = output.format != "pftrace"
     rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
     changed = report.changed
-    questions = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
     commands = (unfold_layers(), *unfold_and_pin(rows))
     if changed is None:
-        return View(output, None, rows, (*commands, *answers(questions)), "all of both runs")
+        return View(output, None, rows, (*commands, *answers([TIMES])), "all of both runs")
     return View(
         output,
         visible_ns(output, (changed.start_ns, changed.end_ns)),
         rows,
-        (*commands, *answers([*questions, CHANGES])),
+        (*commands, *answers([CHANGES])),
         f"step {changed.step} of rank {changed.rank}, which changed most,",
     )
 
@@ -224,15 +238,12 @@ def unfold_layers() -> Command:
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
 
-def answers(views: Sequence[tuple[str, str]]) -> tuple[Command, ...]:
-    """Return commands that open a table per view, with its question as title, the last in front.
-
-    views: pairs of a question and the view in `queries.sql` that answers it.
-    """
+def answers(views: Sequence[str]) -> tuple[Command, ...]:
+    """Return commands that open a table per view, with its question as title, the last in front."""
     if not views:
         return ()
-    script = definitions(view for _, view in views)
-    tables = (f"/* {question} */ SELECT * FROM {view}" for question, view in views)
+    script = definitions(views)
+    tables = (f"/* {TITLES[view]} */ SELECT * FROM {view}" for view in views)
     return (
         Command("dev.perfetto.RunQuery", (script,)),
         *(Command("dev.perfetto.RunQueryAndShowTab", (table,)) for table in tables),
