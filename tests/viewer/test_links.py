@@ -12,8 +12,9 @@ import timeline
 from simulator.simulation import make_run
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
+from timeline.commands.show import read_first_look
 from timeline.tracks.root_rows import STEPS as STEPS_ROW
-from timeline.viewer.links import view_of_comparison
+from timeline.viewer.links import view_of, view_of_file
 from timeline.viewer.queries import definitions
 
 STEPS = "SELECT slice.name, ts, ts + dur FROM slice JOIN track ON track.id = track_id WHERE {}"
@@ -42,10 +43,12 @@ def test_the_step_that_changed_most_is_in_view(
         WRITERS["torch-db"](make_run(ranks, 5, ops_per_step=6, planes=2, slower=slower), side)
     before, after = sides
     report = timeline.compare(before, after, tmp_path / "t.pftrace", kind=kind)
-    view = view_of_comparison(report)
+    view = view_of(report)
     steps = report.comparison.steps
     worst = int(steps["delta_ns"].argmax())
     assert f"step {steps['base_step'][worst]} of rank" in view.description
+    again = view_of_file(*read_first_look(tmp_path / "t.pftrace"))
+    assert (again.visible_ns, again.commands) == (view.visible_ns, view.commands)
     trace = TraceProcessor.load((tmp_path / "t.pftrace").read_bytes())
     differences = f"track.name = '{STEPS_ROW}'"
     ((name, start_ns, _),) = [
@@ -67,7 +70,7 @@ def test_all_is_in_view_without_steps(tmp_path: Path) -> None:
     path = tmp_path / "run"
     WRITERS["torch-db"](make_run(1, 2, ops_per_step=6, planes=2), path)
     report = timeline.compare(path, path, tmp_path / "t.json")
-    view = view_of_comparison(replace(report, changed=None))
+    view = view_of(replace(report, changed=None))
     assert view.visible_ns is None
     assert view.description == "all of both runs"
 
@@ -79,7 +82,7 @@ def test_tables_tell_both_runs_apart(tmp_path: Path, suffix: str) -> None:
     for side, slower in zip(sides, ({}, {"MatMulV2": 2.0}), strict=True):
         WRITERS["torch-db"](make_run(2, 4, ops_per_step=6, planes=2, slower=slower), side)
     report = timeline.compare(sides[0], sides[1], tmp_path / f"t{suffix}")
-    commands = view_of_comparison(report).commands
+    commands = view_of(report).commands
     prelude, *tables = (one.args[0] for one in commands if "RunQuery" in one.id)
     trace = TraceProcessor.load((tmp_path / f"t{suffix}").read_bytes())
     trace.rows(prelude)

@@ -24,10 +24,13 @@ from tests.support.perfetto_sql import TraceProcessor, web_root
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
+from timeline.commands.show import read_first_look
+from timeline.encoders.attributes import read_attributes
 from timeline.reports.export_report import ExportReport
+from timeline.reports.first_look import LOOK, FirstLook
 from timeline.tracks.partition import PARTITION
 from timeline.viewer import opening
-from timeline.viewer.links import address, view_of
+from timeline.viewer.links import address, view_of, view_of_file
 from timeline.viewer.opening import show
 from timeline.viewer.queries import queries_text
 from timeline.viewer.serving import PORT, Offer, TraceServer, installed_pages
@@ -358,6 +361,38 @@ def test_all_device_work_of_the_slowest_step_is_in_view(
     assert first_ns <= step["start_ns"] < device_end_ns <= last_ns
 
 
+@pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz", ".json", ".json.gz"])
+def test_a_file_keeps_what_is_seen_first(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
+    view = view_of(exported(shelf, tmp_path, suffix))
+    again = view_of_file(*read_first_look(view.output.path))
+    parts = ("visible_ns", "rows", "commands", "description")
+    assert [getattr(again, part) for part in parts] == [getattr(view, part) for part in parts]
+
+
+def test_each_part_shows_what_it_has_of_the_step(shelf: ProfileShelf, tmp_path: Path) -> None:
+    report = exported(shelf, tmp_path, fit="split", limit=16_000)
+    views = [view_of_file(*read_first_look(output.path)) for output in report.outputs]
+    assert view_of(report).visible_ns in [view.visible_ns for view in views]
+    for view in views:
+        start_ns, end_ns = bounds_of(TraceProcessor.load(view.output.path.read_bytes()))
+        if view.visible_ns is None:
+            assert view.description == "all of it"
+        else:
+            assert start_ns <= view.visible_ns[0] < view.visible_ns[1] <= end_ns
+
+
+def test_a_file_without_a_first_look_is_shown_whole(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """As older versions wrote it, or damaged."""
+    attributes = read_attributes(exported(shelf, tmp_path).outputs[0].path)
+    assert FirstLook.from_attributes(attributes) != FirstLook()
+    for changed in ({LOOK: "{"}, {LOOK: '{"ranks": 1}'}):
+        assert FirstLook.from_attributes({**attributes, **changed}) == FirstLook()
+    older = {key: value for key, value in attributes.items() if key != LOOK}
+    assert FirstLook.from_attributes(older) == FirstLook()
+    view = view_of_file(exported(shelf, tmp_path).outputs[0], FirstLook())
+    assert parameters(address(UI, "http://127.0.0.1:9001/x/y", view)).keys() == {"url"}
+
+
 def bounds_of(processor: TraceProcessor) -> tuple[int, int]:
     """The first and the last moment of a trace."""
     both = "SELECT ts, ts + dur AS end FROM slice UNION ALL SELECT ts, ts FROM counter"
@@ -521,11 +556,14 @@ def run(
     monkeypatch.setattr(opening, "PORT", port)
     monkeypatch.setattr("webbrowser._tryorder", None)  # else it keeps the first $BROWSER it saw
 
-    def shown(*arguments: str, browser: bool = True, public: bool = True) -> Shown:
+    def shown(
+        *arguments: str, browser: bool = True, public: bool = True, of_file: bool = False
+    ) -> Shown:
         if browser:
             words = [sys.executable, program, "%s", log, got, int(public)]
             monkeypatch.setenv("BROWSER", shlex.join(map(str, words)))
-        code = main([str(profile), "-o", "x.pftrace", "--force", *arguments])
+        export_words = [] if of_file else [str(profile), "-o", "x.pftrace", "--force"]
+        code = main([*export_words, *arguments])
         said = capfd.readouterr()
         links = log.read_text().split() if log.exists() else []
         return Shown(code, said.out, said.err, links, got.read_bytes() if got.exists() else b"")
@@ -563,6 +601,32 @@ def test_offline_shows_the_ui_of_this_machine(
     (link,) = shown.links
     assert link.startswith(f"http://127.0.0.1:{port}/#!/?url=")
     assert shown.fetched == Path("x.pftrace").read_bytes()
+
+
+@pytest.mark.parametrize("words", [("open", "x.pftrace"), ("x.pftrace",), ("x.pftrace", "--open")])
+def test_a_written_file_is_opened_as_its_export_was(
+    run: Callable[..., Shown], words: tuple[str, ...]
+) -> None:
+    """By the command or by its name alone, at the same place and with the same commands."""
+    first = run("--open")
+    again = run(*words, of_file=True)
+    assert (again.code, again.out, again.err) == (0, "", first.err)
+    assert again.fetched == first.fetched
+    of_export, of_file = (parameters(link) for link in again.links)
+    del of_export["url"], of_file["url"]
+    assert of_file == of_export
+
+
+def test_opening_what_is_not_ours_is_an_error(run: Callable[..., Shown], tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"traceEvents": []}')
+    for name, said in (
+        ("other.json", "is not a trace that tlexport wrote"),
+        ("none.pftrace", "cannot be read"),
+        (".", "is a directory"),
+    ):
+        shown = run("open", name, of_file=True)
+        assert (shown.code, shown.links) == (1, [])
+        assert said in shown.err
 
 
 def test_offline_without_a_ui_says_so_before_any_work(

@@ -47,6 +47,7 @@ from timeline.ranks.read_ranks import (
 from timeline.ranks.workers import worker_pool_for
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
+from timeline.reports.first_look import FirstLook
 from timeline.reports.report_rows import CsvFile, format_exact_steps, notes_of
 from timeline.reports.valid_json import json_of
 from timeline.selection import Kind, Selection, select
@@ -287,6 +288,9 @@ def _describe(
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
     ranks = [facts.rank for facts in joined.facts]
+    look = FirstLook.of_export(
+        answer.verdict, answer.figures, ranks[0], by_layer=options.groups_by_layer
+    )
 
     def describe(kept: Kept) -> FileNotes:
         left_out = [*before, *kept.omissions]
@@ -302,6 +306,7 @@ def _describe(
             ("io.tlexport.limited_by", kept.limited_by or "nothing"),
             ("io.tlexport.exact_steps", format_exact_steps(exact) or "all"),
             *verdict,
+            *look.attributes(),
         )
         notes = notes_of(warnings, left_out, rows, exact, kept.limited_by)
         return FileNotes(attributes, notes, row)

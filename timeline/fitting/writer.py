@@ -12,7 +12,7 @@ from pathlib import Path
 from timeline.analysis.ordinary_steps import StepRun
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.chunks import one_by_one
-from timeline.encoders.attributes import DRAWN, ZERO
+from timeline.encoders.attributes import DRAWN, FORMAT, ZERO
 from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
 from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
@@ -254,7 +254,7 @@ class Writer:
         every = in_order(with_verdict(noted, about.verdict, start_ns, end_ns))
         first = start_ns if first_ns is None else first_ns
         times = ((ZERO, str(first)), (DRAWN, f"{start_ns} {end_ns}"))
-        attributes = (*times, *about.attributes)
+        attributes = ((FORMAT, self.form.name), *times, *about.attributes)
         facts = tuple((key, valid_text(value)) for key, value in attributes)
         timeline = Timeline(every, first, self.wall_offset_ns, facts)
         return Picture(timeline, every[len(tracks) :])

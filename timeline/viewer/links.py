@@ -7,23 +7,24 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from timeline.analysis.gains.findings import Cause
 from timeline.encoders.chrome import OVERVIEW
 from timeline.layers import Layer, spec_of
-from timeline.records.not_given import NO_GRAPH
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
+from timeline.reports.first_look import (
+    CHANGES,
+    SLOW_STEPS,
+    TIMES,
+    WHO_HOLDS_UP,
+    WHY_IDLE,
+    FirstLook,
+)
 from timeline.reports.report_rows import OutputFile
 from timeline.tracks.partition import PARTITION
-from timeline.verdict.verdict import Verdict
 from timeline.viewer.queries import definitions
 
 MARGIN = 0.05
 """Margin shown before and after the step, as a share of its length."""
-WHY_IDLE, SLOW_STEPS = "why_devices_idle", "which_steps_are_slow"
-WHO_HOLDS_UP, TIMES, CHANGES = "who_holds_others_up", "where_time_goes", "which_steps_changed"
 TITLES = {
     WHY_IDLE: "Why do devices idle?",
     SLOW_STEPS: "Which steps are slow?",
@@ -69,82 +70,60 @@ class View:
     description: str
 
 
-def view_of(report: ExportReport) -> View:
-    """Return a view of the slowest ordinary step, with the ranks to look at and a table of answers.
+def look_at(report: ExportReport | ComparisonReport) -> FirstLook:
+    """Return what to show first of an export or comparison."""
+    if isinstance(report, ExportReport):
+        first_rank = report.ranks[0].rank
+        return FirstLook.of_export(
+            report.verdict, report.figures, first_rank, by_layer=report.by_layer
+        )
+    return FirstLook.of_comparison(report.comparison, report.changed, by_layer=report.by_layer)
 
-    A step is in view from its mark to the end of its device work, clipped to the file: the UI
-    ignores times outside of the trace altogether. Without two steps to compare, the first step is
-    shown, and without any, all of the first file.
-    """
-    output, shown_ns, description = report.outputs[0], None, "all of it"
-    if len(report.verdict.steps):
-        step_ns, description = _step_to_see(report.verdict)
+
+def view_of(report: ExportReport | ComparisonReport) -> View:
+    """Return the first look at the file with most of the step, or at the first file."""
+    look = look_at(report)
+    output = report.outputs[0]
+    if look.step_ns is not None:
+        step_ns = look.step_ns
         output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
-        shown_ns = visible_ns(output, step_ns)
-    is_json = output.format != "pftrace"
-    rows = rows_of_ranks(_ranks_to_see(report), by_layer=report.by_layer, is_json=is_json)
-    return View(
-        output,
-        shown_ns,
-        rows,
-        (
-            unfold_layers(),
-            *unfold_and_pin(rows),
-            *answers(_question(report)),
-            *_note(report, shown_ns),
-        ),
-        description,
-    )
+    return view_of_file(output, look)
 
 
-def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
-    """Yield a command that marks a wait for the culprit, by the rank that waits longest in all.
+def view_of_file(output: OutputFile, look: FirstLook) -> View:
+    """Return the first look at a file: the step in view, ranks unfolded and pinned, and a table.
 
-    It is the longest one in the visible part, else the longest of all.
+    The step is clipped to the file: the UI ignores times outside of the trace altogether.
     """
-    culprit = report.verdict.culprit
-    if culprit is None or not culprit.waiters:
+    shown_ns = None if look.step_ns is None else visible_ns(output, look.step_ns)
+    description = look.description if shown_ns or look.step_ns is None else "all of it"
+    if not look.ranks:
+        return View(output, shown_ns, "", (), description)
+    is_json = output.format != "pftrace"
+    rows = rows_of_ranks(look.ranks, by_layer=look.by_layer, is_json=is_json)
+    commands = (
+        unfold_layers(),
+        *unfold_and_pin(rows),
+        *answers([look.question] if look.question in TITLES else []),
+        *_note(look, shown_ns),
+    )
+    return View(output, shown_ns, rows, commands, description)
+
+
+def _note(look: FirstLook, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
+    """Yield a command that marks a wait, the longest in the visible part, else of all."""
+    if look.waiting is None:
         return
+    rank, culprit = look.waiting
     first_ns, last_ns = shown_ns or (0, 0)
     yield mark(
         NOTE,
         "SELECT ts, dur, format('Rank %d waits %.3f ms for rank %d', rank, dur / 1e6, "
-        f"{culprit.rank}) AS name FROM drawn WHERE layer = 'Overlap Analysis' AND "
-        f"(name = 'Waiting for rank {culprit.rank}' OR name GLOB 'Waiting for rank "
-        f"{culprit.rank} *') ORDER BY rank = {culprit.waiters[0].rank} DESC, "
+        f"{culprit}) AS name FROM drawn WHERE layer = 'Overlap Analysis' AND "
+        f"(name = 'Waiting for rank {culprit}' OR name GLOB 'Waiting for rank "
+        f"{culprit} *') ORDER BY rank = {rank} DESC, "
         f"ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1",
     )
-
-
-def _question(report: ExportReport) -> tuple[str, ...]:
-    """Return the view whose table fits the first finding, none if it would be empty."""
-    verdict = report.verdict
-    if verdict.culprit is not None and verdict.culprit.waiters:
-        return (WHO_HOLDS_UP,)
-    has_idle = len(report.figures.idle) > 0
-    causes = {finding.cause for finding in verdict.findings.found[:1]}
-    if has_idle and (causes & {Cause.INPUT, Cause.HOST} or verdict.step_extreme is None):
-        return (WHY_IDLE,)
-    return (SLOW_STEPS,) if len(verdict.steps) else ()
-
-
-def _step_to_see(verdict: Verdict) -> tuple[tuple[int, int], str]:
-    """Return the start and end of the slowest step, or the first, and its name in words."""
-    steps, slowest = verdict.steps, verdict.step_extreme
-    at = 0
-    if slowest is not None:
-        is_slowest = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
-        if slowest.graph is not None:
-            is_slowest &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
-        at = int(np.argmax(is_slowest))
-    start_ns, end_ns = int(steps["start_ns"][at]), int(steps["end_ns"][at])
-    device_ns = steps["device_start_ns"][at] + steps["span_ns"][at]
-    if device_ns is not np.ma.masked:
-        end_ns = max(end_ns, int(device_ns))
-    name = (
-        f"step {steps['step'][at]}," if slowest is None else f"the slowest step, {slowest.slowest},"
-    )
-    return (start_ns, end_ns), name
 
 
 def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
@@ -161,11 +140,6 @@ def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] 
     return first_ns + output.offset_ns, last_ns + output.offset_ns
 
 
-def _ranks_to_see(report: ExportReport) -> tuple[int, ...]:
-    """Return the culprit and who waits longest, the rank of the slowest step, or the first."""
-    return report.verdict.ranks_to_see or (report.ranks[0].rank,)
-
-
 def address(ui: str, trace_url: str, view: View) -> str:
     """Return the address at which the UI loads the trace, zooms and runs commands.
 
@@ -179,33 +153,6 @@ def address(ui: str, trace_url: str, view: View) -> str:
         commands = [{"id": one.id, "args": one.args} for one in view.commands]
         parameters["startupCommands"] = json.dumps(commands, separators=(",", ":"))
     return f"{ui}/#!/?{urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)}"
-
-
-def view_of_comparison(report: ComparisonReport) -> View:
-    """Return a view of the step that became longest, with its rank and a table of answers."""
-    (output,) = report.outputs
-    is_json = output.format != "pftrace"
-    rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
-    changed = report.changed
-    commands = (unfold_layers(), *unfold_and_pin(rows))
-    if changed is None:
-        return View(output, None, rows, (*commands, *answers([TIMES])), "all of both runs")
-    return View(
-        output,
-        visible_ns(output, (changed.start_ns, changed.end_ns)),
-        rows,
-        (*commands, *answers([CHANGES])),
-        f"step {changed.step} of rank {changed.rank}, which changed most,",
-    )
-
-
-def _ranks(report: ComparisonReport) -> tuple[int, ...]:
-    """Return the slowest rank of the step that changed most, else the first common rank."""
-    ranks = report.comparison.ranks
-    if report.changed is not None:
-        base = ranks["rank"][ranks["new_rank"] == report.changed.rank].tolist()
-        return tuple(dict.fromkeys((report.changed.rank, *base)))
-    return tuple(dict.fromkeys(rank for row in ranks.take(slice(1)) for rank in (row[0], row[-1])))
 
 
 # -- commands of the UI ----------------------------------------------------------------------------
