@@ -49,6 +49,11 @@ GROUP BY sentence, see_why
 ORDER BY min(track.name = 'More' OR thread.name GLOB '*More'), min(depth)"""
 
 
+FIRST_THREAD = """
+SELECT thread.name FROM thread JOIN process USING (upid)
+WHERE process.name = 'Overview' AND tid != pid ORDER BY tid LIMIT 1"""
+
+
 def said_of(out: str) -> str:
     """What the command says of the profile, and not of the files that it wrote."""
     return out[: out.index("\nWrote ")]
@@ -77,6 +82,8 @@ def test_every_file_says_what_the_command_said(
         row = command.loaded(file).rows(ROW.format(WHAT_IS_SLOW))
         assert [name for name, _ in row] == list(sentences)
         assert {why.partition("\n")[0] or None} == {arg for _, arg in row}
+        if suffix.startswith(".json"):
+            assert command.loaded(file).rows(FIRST_THREAD) == [(WHAT_IS_SLOW.strip(),)]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
