@@ -315,7 +315,8 @@ def test_args(command: Command, profile: Profile, suffix: str) -> None:
         sizes[args] = report["outputs"][0]["bytes"]
         shown[args] = drawn_args(command.loaded(name))
     tasks = sum(hardware_tasks(rank) for rank in profile.run.ranks)
-    assert shown["none"].keys() & shown["all"].keys() <= {"correlation_id"}  # tells the colour
+    about = {"correlation_id", "sentence"}  # the colour, and whole sentences of the verdict
+    assert shown["none"].keys() & shown["all"].keys() <= about
     assert shown["default"].keys() < shown["all"].keys()
     assert shown["default"]["task_type"] == tasks
     assert {"connection_id", "notify_id", "output_shapes"} <= shown["all"].keys()

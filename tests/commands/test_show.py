@@ -35,11 +35,23 @@ WAYS = (
 )
 
 ROW = """
-SELECT slice.name, COALESCE(EXTRACT_ARG(arg_set_id, 'note.see_why'),
-                            EXTRACT_ARG(arg_set_id, 'args.see_why'))
+SELECT
+  COALESCE(EXTRACT_ARG(slice.arg_set_id, 'note.sentence'),
+           EXTRACT_ARG(slice.arg_set_id, 'args.sentence'), slice.name) AS sentence,
+  COALESCE(EXTRACT_ARG(slice.arg_set_id, 'note.see_why'),
+           EXTRACT_ARG(slice.arg_set_id, 'args.see_why')) AS see_why
 FROM slice JOIN track ON track.id = track_id
+LEFT JOIN track AS above ON above.id = track.parent_id
 LEFT JOIN thread_track ON thread_track.id = track_id LEFT JOIN thread USING (utid)
-WHERE trim('{}') IN (trim(track.name), thread.name) ORDER BY depth"""
+WHERE trim('{0}') IN (trim(track.name), thread.name) OR trim('{0}') || ': More' = thread.name
+  OR (trim(above.name) = trim('{0}') AND track.name = 'More')
+GROUP BY sentence, see_why
+ORDER BY min(track.name = 'More' OR thread.name GLOB '*More'), min(depth)"""
+
+
+FIRST_THREAD = """
+SELECT thread.name FROM thread JOIN process USING (upid)
+WHERE process.name = 'Overview' AND tid != pid ORDER BY tid LIMIT 1"""
 
 
 def said_of(out: str) -> str:
@@ -70,6 +82,8 @@ def test_every_file_says_what_the_command_said(
         row = command.loaded(file).rows(ROW.format(WHAT_IS_SLOW))
         assert [name for name, _ in row] == list(sentences)
         assert {why.partition("\n")[0] or None} == {arg for _, arg in row}
+        if suffix.startswith(".json"):
+            assert command.loaded(file).rows(FIRST_THREAD) == [(WHAT_IS_SLOW.strip(),)]
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

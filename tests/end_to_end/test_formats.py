@@ -86,8 +86,7 @@ def draw(profile: Profile, layout: str, kind: Kind, target: Path, **options: Any
     expected = ExpectedPicture(layout, profile.run, records_by_rank(profile.path), kind)
     is_json = ".json" in target.suffixes
     processor = TraceProcessor.load(target.read_bytes())
-    zero_ns = expected.first_ns if is_json else 0
-    loaded = LoadedPicture(processor, is_json, zero_ns)
+    loaded = LoadedPicture(processor, is_json, expected.first_ns)
     return Drawing(target, loaded, expected, None if culprit is None else culprit.rank)
 
 
@@ -319,12 +318,13 @@ def test_every_moment_has_its_wall_time(drawing: Drawing) -> None:
         assert head["baseTimeNanoseconds"] + begin.start_ns - drawing.loaded.zero_ns == wall_ns
         return
     assert drawing.rows(f"SELECT to_realtime(ts) FROM slice WHERE id = {first}") == [(wall_ns,)]
+    assert int(facts_of(drawing)["io.tlexport.zero_ns"]) == drawing.expected.first_ns
     snapshots = drawing.rows(
         "SELECT clock_name, clock_value FROM clock_snapshot WHERE snapshot_id = 0 ORDER BY 1"
     )
     wall_first_ns = drawing.expected.first_ns + wall_ns - begin.start_ns
     assert snapshots == [
-        ("BOOTTIME", drawing.expected.first_ns),
+        ("BOOTTIME", 0),
         ("REALTIME", wall_first_ns),
     ]
 

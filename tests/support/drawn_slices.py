@@ -44,11 +44,14 @@ def _plain(name: str | None) -> str:
 
 
 def drawn_slices(processor: TraceProcessor, *within: str) -> list[DrawnSlice]:
-    """All slices in order of time; with names, only those whose row has all of them."""
+    """All slices in order of time; with names, only those whose row has all of them.
+
+    Times of a .pftrace are the recorded ones.
+    """
     rows = drawn_rows(processor)
     found = processor.rows("SELECT track_id, name, ts, dur FROM slice ORDER BY ts, dur, id")
     return [
-        DrawnSlice(rows[track], name, start, duration)
+        DrawnSlice(rows[track], name, start + processor.zero_ns, duration)
         for track, name, start, duration in found
         if set(within) <= set(rows[track])
     ]

@@ -69,7 +69,7 @@ class Loaded:
     @property
     def zero_ns(self) -> int:
         """The moment that the trace processor's times count from."""
-        return int(json.loads(self.content)["baseTimeNanoseconds"]) if self.is_json else 0
+        return int(self.attributes["io.tlexport.zero_ns"])
 
     @cached_property
     def slices(self) -> list[LoadedSlice]:

@@ -79,7 +79,7 @@ class LoadedTrack:
 
 @dataclass(frozen=True)
 class LoadedPicture:
-    """A trace in the trace processor; zero_ns is the moment that JSON times count from."""
+    """A trace in the trace processor; zero_ns is the moment that its times count from."""
 
     processor: TraceProcessor
     is_json: bool

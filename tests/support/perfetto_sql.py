@@ -28,6 +28,9 @@ from typing import Any, TypeVar
 import wasmtime
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
+from timeline.encoders.attributes import ZERO, read_attributes
+from timeline.errors import SourceError
+
 Row = tuple[Any, ...]
 """One result row; a cell is an int, a float, a str, bytes or None."""
 
@@ -37,6 +40,7 @@ _Message = Any
 _Export = TypeVar("_Export", wasmtime.Func, wasmtime.Memory, wasmtime.Table)
 
 _CHUNK_BYTES = 4 << 20
+_BEGINNING_BYTES = 4 << 20
 _PAGE_BYTES = 1 << 16
 _ADDRESS_SPACE_BYTES = 1 << 32
 _HEAP_GROWTH = 1.2
@@ -131,6 +135,7 @@ class TraceProcessor:
     def __init__(self, beginning: bytes = b"") -> None:
         """beginning: what the trace begins with and need not be appended."""
         self._sequence = itertools.count()
+        self._beginning = b""
         if unused := _unused.get(beginning):
             self._instance = unused.pop()
             self._instance.reset()
@@ -150,10 +155,22 @@ class TraceProcessor:
         """
         is_packets = data.startswith(_EMPTY_PACKET[:1]) and data[:64].lstrip()[:1] not in b"[{"
         processor = cls(_EMPTY_PACKET if is_packets else b"")
+        processor._beginning = data[:_BEGINNING_BYTES] if is_packets else b""
         for start in range(0, len(data), _CHUNK_BYTES):
             processor._append(data[start : start + _CHUNK_BYTES])
         processor._finalize()
         return processor
+
+    @functools.cached_property
+    def zero_ns(self) -> int:
+        """The recorded time at time 0 of a file of packets that tlexport wrote, else 0."""
+        with tempfile.NamedTemporaryFile() as file:
+            file.write(self._beginning)
+            file.flush()
+            try:
+                return int(read_attributes(Path(file.name)).get(ZERO, "0"))
+            except SourceError:
+                return 0
 
     def rows(self, sql: str) -> list[Row]:
         """Run SQL statements and return the rows of the last one.

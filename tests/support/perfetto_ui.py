@@ -85,8 +85,6 @@ _MATCHING = """(pattern) => app.trace.workspace.flatTracks
   .map((track) => track.fullPath.join(' > '))
   .filter((path) => new RegExp(pattern).test(path))"""
 
-_SELECTED = "() => app.trace.selection.selection.name ?? ''"
-
 _WITHOUT_SERVICE_WORKER = """if (location.hostname === 'ui.perfetto.dev') {
   delete Navigator.prototype.serviceWorker;
 }"""
@@ -208,11 +206,6 @@ class PerfettoUi:
         """List the paths that a pattern matches as newer versions of the UI match them."""
         paths: list[str] = self._page.evaluate(_MATCHING, pattern)
         return paths
-
-    def selected(self) -> str:
-        """Return the name of the selected slice, empty without one."""
-        name: str = self._page.evaluate(_SELECTED)
-        return name
 
     def visible_ns(self) -> tuple[int, int]:
         """Return the times at the left and right edge of the rows."""

@@ -24,7 +24,6 @@ from timeline.tracks.painter import Painter
 from timeline.tracks.partition import (
     COMPUTING,
     COPIES,
-    DELAYED_BY,
     EXPOSED,
     IDLE,
     TRANSFER,
@@ -57,11 +56,6 @@ class Op:
     def waiting(self) -> str:
         """What the picture calls its wait."""
         return f"{WAITING_FOR} {self._last}"
-
-    @property
-    def delayed(self) -> str:
-        """What the picture calls the transfer that its wait put off."""
-        return f"{DELAYED_BY} {self._last}"
 
     @property
     def _last(self) -> str:
@@ -190,7 +184,7 @@ def test_pieces_are_disjoint_and_add_up_to_the_overlap_and_the_idle_causes(
     exposed_ns = sum(
         took
         for name, took in sums.items()
-        if name in (EXPOSED, TRANSFER) or name.startswith((WAITING_FOR, DELAYED_BY))
+        if name in (EXPOSED, TRANSFER) or name.startswith(WAITING_FOR)
     )
     assert sums[COMPUTING] == overlap.computing.total_ns
     assert exposed_ns == overlap.not_overlapped.total_ns
@@ -216,7 +210,7 @@ def test_exposed_communication_is_what_its_ops_do_at_the_moment(
     pieces = pieces_of(with_waits(painted(overlap, None, strings), *waits_of(ops), ON_DISK))
     drawn = {moment: name for start, end, name in pieces for moment in range(start, end)}
     exposed = moments_of(overlap.not_overlapped)
-    delays = [(op.came, op.delayed, delayed_moments(op, exposed)) for op in ops if op.transfers]
+    delays = [(op.came, op.waiting, delayed_moments(op, exposed)) for op in ops if op.transfers]
     for moment in exposed:
         delayed = [said for _, said, late in sorted(delays, key=first_of) if moment in late]
         waiting = [op.waiting for op in ops if op.start <= moment < op.came]

@@ -24,10 +24,13 @@ from tests.support.perfetto_sql import TraceProcessor, web_root
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
+from timeline.commands.show import read_first_look
+from timeline.encoders.attributes import read_attributes
 from timeline.reports.export_report import ExportReport
+from timeline.reports.first_look import LOOK, FirstLook
 from timeline.tracks.partition import PARTITION
 from timeline.viewer import opening
-from timeline.viewer.links import address, view_of
+from timeline.viewer.links import address, view_of, view_of_file
 from timeline.viewer.opening import show
 from timeline.viewer.queries import queries_text
 from timeline.viewer.serving import PORT, Offer, TraceServer, installed_pages
@@ -358,6 +361,38 @@ def test_all_device_work_of_the_slowest_step_is_in_view(
     assert first_ns <= step["start_ns"] < device_end_ns <= last_ns
 
 
+@pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz", ".json", ".json.gz"])
+def test_a_file_keeps_what_is_seen_first(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
+    view = view_of(exported(shelf, tmp_path, suffix))
+    again = view_of_file(*read_first_look(view.output.path))
+    parts = ("visible_ns", "rows", "commands", "description")
+    assert [getattr(again, part) for part in parts] == [getattr(view, part) for part in parts]
+
+
+def test_each_part_shows_what_it_has_of_the_step(shelf: ProfileShelf, tmp_path: Path) -> None:
+    report = exported(shelf, tmp_path, fit="split", limit=16_000)
+    views = [view_of_file(*read_first_look(output.path)) for output in report.outputs]
+    assert view_of(report).visible_ns in [view.visible_ns for view in views]
+    for view in views:
+        start_ns, end_ns = bounds_of(TraceProcessor.load(view.output.path.read_bytes()))
+        if view.visible_ns is None:
+            assert view.description == "all of it"
+        else:
+            assert start_ns <= view.visible_ns[0] < view.visible_ns[1] <= end_ns
+
+
+def test_a_file_without_a_first_look_is_shown_whole(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """As older versions wrote it, or damaged."""
+    attributes = read_attributes(exported(shelf, tmp_path).outputs[0].path)
+    assert FirstLook.from_attributes(attributes) != FirstLook()
+    for changed in ({LOOK: "{"}, {LOOK: '{"ranks": 1}'}):
+        assert FirstLook.from_attributes({**attributes, **changed}) == FirstLook()
+    older = {key: value for key, value in attributes.items() if key != LOOK}
+    assert FirstLook.from_attributes(older) == FirstLook()
+    view = view_of_file(exported(shelf, tmp_path).outputs[0], FirstLook())
+    assert parameters(address(UI, "http://127.0.0.1:9001/x/y", view)).keys() == {"url"}
+
+
 def bounds_of(processor: TraceProcessor) -> tuple[int, int]:
     """The first and the last moment of a trace."""
     both = "SELECT ts, ts + dur AS end FROM slice UNION ALL SELECT ts, ts FROM counter"
@@ -409,14 +444,16 @@ def test_rows_of_the_culprit_and_who_waits_longest_are_shown(
     assert by_name == ([] if by_layer else shown), "old versions know names alone"
 
 
-def test_the_slowest_step_is_selected_by_its_start(shelf: ProfileShelf, tmp_path: Path) -> None:
-    view = view_of(exported(shelf, tmp_path))
-    processor = TraceProcessor.load(view.output.path.read_bytes())
-    ((name, row),) = processor.rows(
-        "SELECT slice.name, track.name FROM slice JOIN track ON track.id = slice.track_id"
-        f" WHERE ts = {view.selected_ns} ORDER BY slice.id LIMIT 1"
-    )
-    assert (name, str(row).strip()) == ("Step 2 (slowest)", "Steps")
+def test_the_only_step_is_in_view(shelf: ProfileShelf, tmp_path: Path) -> None:
+    report = export(shelf.get("torch-text", ranks=1, steps=1).path, tmp_path / "x.pftrace")
+    assert report.verdict.step_extreme is None
+    (first,) = report.verdict.steps.to_dicts()
+    view = view_of(report)
+    assert view.description == f"step {first['step']},"
+    assert view.visible_ns is not None
+    first_ns, last_ns = (time_ns - view.output.offset_ns for time_ns in view.visible_ns)
+    assert first_ns <= first["start_ns"] < first["end_ns"] <= last_ns
+    assert last_ns - first_ns < 1.2 * (first["period_ns"] + first["end_ns"] - first["start_ns"])
 
 
 def test_a_link_asks_nothing_that_the_ui_refuses_at_startup(
@@ -436,26 +473,20 @@ def test_a_link_asks_nothing_that_the_ui_refuses_at_startup(
 
 
 @pytest.mark.parametrize("suffix", [".pftrace", ".json"])
-def test_tables_and_the_note_are_answered(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
-    """Of what the link holds alone, in its order; the note is at the longest wait in view."""
+def test_the_table_and_the_note_are_answered(
+    shelf: ProfileShelf, tmp_path: Path, suffix: str
+) -> None:
+    """Of what the link holds alone, in its order; the note is of a pinned rank, in view."""
     report = exported(shelf, tmp_path, suffix)
     view, culprit = view_of(report), report.verdict.culprit
     assert culprit is not None
     assert view.visible_ns is not None
     processor = TraceProcessor.load(view.output.path.read_bytes())
     asked = [one for one in view.commands if "Regex" not in one.id]
-    prelude, *tables, note = [one.args[0] for one in asked]
+    prelude, table, note = [one.args[0] for one in asked]
     processor.rows(prelude)
-    assert [table.split()[-1] for table in tables] == [
-        "why_devices_idle",
-        "which_steps_are_slow",
-        "who_holds_others_up",
-    ]
-    idle, steps, waits = (processor.rows(table) for table in tables)
-    assert waits[0][0] == culprit.rank
-    assert report.verdict.step_extreme is not None
-    assert steps[0][0] == report.verdict.step_extreme.slowest
-    assert len(idle) > 2
+    assert table == "/* Who holds the others up? */ SELECT * FROM who_holds_others_up"
+    assert processor.rows(table)[0][0] == culprit.rank
     ((start_ns, dur_ns, name),) = processor.rows(note)
     first_ns, last_ns = view.visible_ns
     assert isinstance(start_ns, int)
@@ -525,11 +556,14 @@ def run(
     monkeypatch.setattr(opening, "PORT", port)
     monkeypatch.setattr("webbrowser._tryorder", None)  # else it keeps the first $BROWSER it saw
 
-    def shown(*arguments: str, browser: bool = True, public: bool = True) -> Shown:
+    def shown(
+        *arguments: str, browser: bool = True, public: bool = True, of_file: bool = False
+    ) -> Shown:
         if browser:
             words = [sys.executable, program, "%s", log, got, int(public)]
             monkeypatch.setenv("BROWSER", shlex.join(map(str, words)))
-        code = main([str(profile), "-o", "x.pftrace", "--force", *arguments])
+        export_words = [] if of_file else [str(profile), "-o", "x.pftrace", "--force"]
+        code = main([*export_words, *arguments])
         said = capfd.readouterr()
         links = log.read_text().split() if log.exists() else []
         return Shown(code, said.out, said.err, links, got.read_bytes() if got.exists() else b"")
@@ -545,7 +579,7 @@ def test_open_leads_a_browser_to_the_file_and_ends(run: Callable[..., Shown]) ->
     assert link.startswith(f"{UI}/#!/?url=http%3A%2F%2F127.0.0.1%3A")
     commands = [one["id"] for one in json.loads(parameters(link)["startupCommands"])]
     assert "dev.perfetto.PinTracksByRegex" in commands
-    assert commands.count("dev.perfetto.RunQueryAndShowTab") == 3
+    assert commands.count("dev.perfetto.RunQueryAndShowTab") == 1
     told = "the slowest step, 2, in view ..."
     assert shown.err == f"Opening x.pftrace at {UI}, {told}\nOpened x.pftrace.\n"
     assert "Wrote x.pftrace" in shown.out
@@ -567,6 +601,32 @@ def test_offline_shows_the_ui_of_this_machine(
     (link,) = shown.links
     assert link.startswith(f"http://127.0.0.1:{port}/#!/?url=")
     assert shown.fetched == Path("x.pftrace").read_bytes()
+
+
+@pytest.mark.parametrize("words", [("open", "x.pftrace"), ("x.pftrace",), ("x.pftrace", "--open")])
+def test_a_written_file_is_opened_as_its_export_was(
+    run: Callable[..., Shown], words: tuple[str, ...]
+) -> None:
+    """By the command or by its name alone, at the same place and with the same commands."""
+    first = run("--open")
+    again = run(*words, of_file=True)
+    assert (again.code, again.out, again.err) == (0, "", first.err)
+    assert again.fetched == first.fetched
+    of_export, of_file = (parameters(link) for link in again.links)
+    del of_export["url"], of_file["url"]
+    assert of_file == of_export
+
+
+def test_opening_what_is_not_ours_is_an_error(run: Callable[..., Shown], tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"traceEvents": []}')
+    for name, said in (
+        ("other.json", "is not a trace that tlexport wrote"),
+        ("none.pftrace", "cannot be read"),
+        (".", "is a directory"),
+    ):
+        shown = run("open", name, of_file=True)
+        assert (shown.code, shown.links) == (1, [])
+        assert said in shown.err
 
 
 def test_offline_without_a_ui_says_so_before_any_work(
@@ -689,7 +749,7 @@ def test_a_file_too_large_for_a_tab_is_for_the_native_helper(
 def test_the_real_ui_follows_the_link(
     ui: PerfettoUi, shelf: ProfileShelf, tmp_path: Path, *, offline: bool, suffix: str
 ) -> None:
-    """The trace comes through the server, tables are open, and the slowest step is in view.
+    """The trace comes through the server, a table is open, and the slowest step is in view.
 
     The public UI is the one of this machine under the other's name: its policy of what it may
     read, and Chromium's of who may read from this machine, hold as they do there.
@@ -705,8 +765,6 @@ def test_the_real_ui_follows_the_link(
         assert server.fetched.is_set()
         assert ui.modal() is None
         assert ui.errors == []
-        slowest = report.verdict.step_extreme
-        assert slowest is not None
         rows = ui.paths_matching(view.rows)
         assert {rank for path in rows for rank in RANK.findall(path)} == {
             str(rank) for rank in report.verdict.ranks_to_see
@@ -714,10 +772,9 @@ def test_the_real_ui_follows_the_link(
         pinned = [path for path in rows if suffix == ".pftrace"]
         assert ui.pinned() == [*pinned, "Look here"]
         first_ns, last_ns = ui.visible_ns()
-        assert first_ns <= view.visible_ns[0] < view.visible_ns[1] <= last_ns
-        assert f"Step {slowest.slowest} (slowest)" in ui.selected()
+        assert (first_ns, last_ns) == pytest.approx(view.visible_ns, abs=1000)
         assert "Who holds the others up?" in ui.text()
-        assert ui.text().count("Command Query") == 3
+        assert ui.text().count("Command Query") == 1
         count = TraceProcessor.load(view.output.path.read_bytes()).rows(
             "SELECT count(*) FROM slice"
         )

@@ -85,7 +85,9 @@ def _unmapped(error: BaseException | None) -> str | None:
 
 
 def _run(words: list[str]) -> None:
-    """Run the command named by the first word, compare, query or show, else export.
+    """Run the command named by the first word, compare, open, query or show, else export.
+
+    A timeline that tlexport wrote is opened.
 
     A profile with the name of a command is written ./compare. A single word such as `list` means an
     option unless a path of that name exists.
@@ -102,6 +104,7 @@ def _run(words: list[str]) -> None:
         from timeline.cli.parser import (
             WORDS,
             build_compare_parser,
+            build_open_parser,
             build_parser,
             build_query_parser,
             build_show_parser,
@@ -115,12 +118,16 @@ def _run(words: list[str]) -> None:
     match words[:1]:
         case ["compare"]:
             parser, run, words = build_compare_parser(), compare.run, words[1:]
+        case ["open"]:
+            parser, run, words = build_open_parser(), written_file.run_open, words[1:]
         case ["query"]:
             parser, run, words = build_query_parser(), written_file.run_query, words[1:]
         case ["show"]:
             parser, run, words = build_show_parser(), written_file.run_show, words[1:]
         case [word] if word in WORDS and not os.path.lexists(word):
             parser, run, words = build_parser(), export.run, [*words[1:], WORDS[word]]
+        case _ if written_file.is_timeline(words):
+            parser, run = build_open_parser(), written_file.run_open
         case _:
             parser, run = build_parser(), export.run
     if completing:

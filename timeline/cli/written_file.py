@@ -1,4 +1,4 @@
-"""The commands on a written file: show prints its verdict, query answers a question."""
+"""The commands on a written file: open it, show its verdict, query answers a question."""
 
 from __future__ import annotations
 
@@ -73,3 +73,29 @@ def run_query(asked: argparse.Namespace) -> None:
     else:
         say(*answer.to_text().splitlines())
     flush()
+
+
+def is_timeline(words: list[str]) -> bool:
+    """Return whether words name a timeline that tlexport wrote, and nothing but how to open it."""
+    if not words or not words[0].endswith((".pftrace", ".json", ".gz")):
+        return False
+    if set(words[1:]) - {"--open", "--offline", "-q", "--quiet"}:
+        return False
+    from timeline.encoders.attributes import is_ours
+
+    return is_ours(Path(words[0]))
+
+
+def run_open(asked: argparse.Namespace) -> None:
+    """Open a written file in the Perfetto UI, with what its command had in view.
+
+    Raises:
+        TimelineError: the file cannot be read or is not ours, or there is no local UI.
+    """
+    with ended_by_signals():
+        from timeline.commands.show import read_first_look
+        from timeline.viewer.links import view_of_file
+        from timeline.viewer.opening import show_view
+        from timeline.viewer.serving import installed_pages
+    view = view_of_file(*read_first_look(Path(asked.file)))
+    show_view(view, installed_pages() if asked.offline else None, quiet=asked.quiet)

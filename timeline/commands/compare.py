@@ -48,6 +48,7 @@ from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import AI_CPU
 from timeline.reports.comparison_report import ChangedStep, ComparisonReport, comparison_markdown
 from timeline.reports.filed_verdict import FiledVerdict
+from timeline.reports.first_look import FirstLook
 from timeline.reports.report_rows import notes_of
 from timeline.selection import Selection
 from timeline.sources.finding.discovery import FindingOptions
@@ -245,7 +246,7 @@ class _Comparer:
             options,
             self._target.path,
             form,
-            partial(self._describe, comparison),
+            partial(self._describe, compared),
             base.clock.wall_offset_ns,
             self._base.progress,
             _Arrangement(len(base.ranks), comparison, options.groups_by_layer, form.folds),
@@ -362,8 +363,11 @@ class _Comparer:
             if lost:
                 yield f"{run}: {format_count(lost, 'row')} of modules left out."
 
-    def _describe(self, comparison: Comparison, kept: Kept) -> FileNotes:
+    def _describe(self, compared: _Runs, kept: Kept) -> FileNotes:
         """Return the attributes, notes and verdict that are stored in the file."""
+        comparison = compared.comparison
+        changed = _most_changed_step(comparison, compared.base.facts)
+        look = FirstLook.of_comparison(comparison, changed, by_layer=self._options.groups_by_layer)
         rows = [resolution_row(layer) for layer in kept.layers]
         kind = f"comparison, {self._options.kind.value}"
         filed = FiledVerdict.of_comparison(__version__, kind, comparison, self._notes)
@@ -375,6 +379,7 @@ class _Comparer:
                 ("io.tlexport.resolution", "; ".join(row.describe() for row in rows) or "exact"),
                 ("io.tlexport.limited_by", kept.limited_by or "nothing"),
                 *filed.attributes(self._options.limit_bytes),
+                *look.attributes(),
             ),
             notes_of(self._warnings, kept.omissions, rows, limited_by=kept.limited_by),
             VerdictRow(WHAT_CHANGED, filed.sentences),

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from timeline.analysis.ordinary_steps import informative_steps
 from timeline.analysis.questions import Questions
-from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.narrower import narrower_command
@@ -46,9 +45,9 @@ from timeline.ranks.read_ranks import (
     read_ranks,
 )
 from timeline.ranks.workers import worker_pool_for
-from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import rows_by_reason
 from timeline.reports.export_report import ExportReport
+from timeline.reports.first_look import FirstLook
 from timeline.reports.report_rows import CsvFile, format_exact_steps, notes_of
 from timeline.reports.valid_json import json_of
 from timeline.selection import Kind, Selection, select
@@ -56,10 +55,9 @@ from timeline.sources.source import Source
 from timeline.tables.memory import MOST_AT_PEAK
 from timeline.tables.parallel import ParallelIndices, parallel_indices
 from timeline.tracks.assemble import assemble
-from timeline.tracks.overview import step_starts_ns
 from timeline.tracks.root_rows import WHAT_IS_SLOW, VerdictRow
 from timeline.verdict.figures import Figures
-from timeline.verdict.verdict import Verdict, highlights_of
+from timeline.verdict.verdict import highlights_of
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -290,6 +288,9 @@ def _describe(
     row = VerdictRow(WHAT_IS_SLOW, filed.sentences, filed.see_why)
 
     ranks = [facts.rank for facts in joined.facts]
+    look = FirstLook.of_export(
+        answer.verdict, answer.figures, ranks[0], by_layer=options.groups_by_layer
+    )
 
     def describe(kept: Kept) -> FileNotes:
         left_out = [*before, *kept.omissions]
@@ -305,6 +306,7 @@ def _describe(
             ("io.tlexport.limited_by", kept.limited_by or "nothing"),
             ("io.tlexport.exact_steps", format_exact_steps(exact) or "all"),
             *verdict,
+            *look.attributes(),
         )
         notes = notes_of(warnings, left_out, rows, exact, kept.limited_by)
         return FileNotes(attributes, notes, row)
@@ -342,7 +344,6 @@ def _report(
         limited_by=written.kept.limited_by,
         exact_steps=exact_steps(written.kept, [facts.rank for facts in joined.facts]),
         by_layer=options.groups_by_layer,
-        slowest_start_ns=_slowest_start_ns(answer.verdict, joined.facts),
     )
 
 
@@ -395,12 +396,3 @@ def answer_on_page(
         report = _report_of_ranks(measured.joined, given, tuple(warnings))
         publish_all(_draft_side_files(report, b"", options))
     return given
-
-
-def _slowest_start_ns(verdict: Verdict, facts: Sequence[RankFacts]) -> int | None:
-    slowest = verdict.step_extreme
-    if slowest is None:
-        return None
-    starts_ns = step_starts_ns(facts)
-    graph = NO_GRAPH if slowest.graph is None else slowest.graph
-    return starts_ns.get((graph, slowest.slowest), starts_ns.get((NO_GRAPH, slowest.slowest)))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from timeline.verdict.slow_step import SlowBesideUsual
     from timeline.verdict.verdict import Verdict
 
-COMMANDS = ("compare", "query", "show")
+COMMANDS = ("compare", "open", "query", "show")
 """First words of a command line that name a command instead of a path."""
 
 

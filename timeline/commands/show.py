@@ -1,15 +1,18 @@
-"""The command that reads the verdict from a timeline, without the profile."""
+"""Reads a timeline without the profile: its verdict, and the first look at it."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 from timeline.commands.next_command import typed_path
-from timeline.encoders.attributes import MARK, read_attributes
+from timeline.encoders.attributes import DRAWN, FORMAT, MARK, ZERO, read_attributes
 from timeline.errors import SourceError
 from timeline.printable import command_line
 from timeline.reports.filed_verdict import DamagedVerdictError, FiledVerdict
+from timeline.reports.first_look import FirstLook
+from timeline.reports.report_rows import OutputFile
 
 
 def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
@@ -25,6 +28,48 @@ def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
             version of tlexport that put no verdict into files.
     """
     file = Path(path)
+    attributes = _attributes_of(file)
+    try:
+        filed = FiledVerdict.from_attributes(attributes)
+    except DamagedVerdictError as error:
+        raise SourceError(file, f"its verdict {error}.", do="Export the profile again.") from error
+    if filed is None:
+        raise SourceError(
+            file,
+            f"was written by tlexport {attributes[MARK]}, which put no verdict into files.",
+            do="Export the profile again.",
+        )
+    return filed
+
+
+def read_first_look(file: Path) -> tuple[OutputFile, FirstLook]:
+    """Read what a viewer shows first of a timeline; all of it, if an older version wrote it.
+
+    Raises:
+        SourceError: it cannot be read, is damaged, or was written by another program.
+    """
+    attributes = _attributes_of(file)
+    look = FirstLook.from_attributes(attributes)
+    first_ns, last_ns = map(int, attributes.get(DRAWN, "0 0").split())
+    output = OutputFile(
+        file,
+        attributes.get(FORMAT, ""),
+        file.stat().st_size,
+        slices=0,
+        elements=0,
+        steps=(),
+        drawn_ns=(first_ns, last_ns),
+        offset_ns=-int(attributes.get(ZERO, "0")),
+    )
+    return output, look
+
+
+def _attributes_of(file: Path) -> Mapping[str, str]:
+    """Return the attributes of a file that tlexport wrote.
+
+    Raises:
+        SourceError: it cannot be read, or another program wrote it.
+    """
     if file.is_dir():
         again = command_line(["tlexport", typed_path(file)])
         raise SourceError(
@@ -33,19 +78,8 @@ def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
             do=f"Name a file that tlexport wrote; for the profile in it: {again}",
         )
     attributes = read_attributes(file)
-    version = attributes.get(MARK)
-    if version is None:
+    if MARK not in attributes:
         raise SourceError(
             file, "was not written by tlexport.", do="Name a .pftrace or .json file that was."
         )
-    try:
-        filed = FiledVerdict.from_attributes(attributes)
-    except DamagedVerdictError as error:
-        raise SourceError(file, f"its verdict {error}.", do="Export the profile again.") from error
-    if filed is None:
-        raise SourceError(
-            file,
-            f"was written by tlexport {version}, which put no verdict into files.",
-            do="Export the profile again.",
-        )
-    return filed
+    return attributes

@@ -19,6 +19,12 @@ from timeline.errors import SourceError
 
 MARK = "io.tlexport.version"
 """Attribute of every file that tlexport wrote."""
+ZERO = "io.tlexport.zero_ns"
+"""Attribute with the recorded time, in nanoseconds, at time 0 of the file."""
+DRAWN = "io.tlexport.drawn_ns"
+"""Attribute with the recorded times of the beginning and end of what is drawn."""
+FORMAT = "io.tlexport.format"
+"""Attribute with the name of the format."""
 
 MOST_BYTES = 4 << 20
 """Maximum size of the beginning of a file, unpacked; attributes take far less."""

@@ -13,7 +13,7 @@ from timeline.encoders.drawn_values import FormattedArg, format_args, round_real
 from timeline.encoders.pieces import TrackBatch
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
-from timeline.tracks.root_rows import seen_name
+from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW, seen_name
 
 HEAD, EVENTS = b'{"displayTimeUnit":"ns",', b',"traceEvents":['
 """Beginning of a file, and the separator between its attributes and its events."""
@@ -66,14 +66,20 @@ class ChromeEncoder:
             yield b"\n" + SEPARATOR.join(metadata)
 
     def _number_rest(self, tracks: Mapping[int, Track]) -> None:
-        """Assign threads to rows added by an opening; rows of ranks keep theirs."""
+        """Assign threads to rows added by an opening; rows of ranks keep theirs.
+
+        The verdict has the lowest thread, since version 52 of the UI sorts them by number.
+        """
         self._tracks, self._rows = dict(tracks), dict(self._known)
-        next_tid = max((row.tid for row in self._known.values()), default=FIRST_PID) + 1
+        tids = [row.tid for row in self._known.values()] or [FIRST_PID + 2]
+        next_tid = max(tids) + 1
         for track in tracks.values():
             if track.content is not None and track.id not in self._known:
                 process, name = _names(track, tracks)
-                self._rows[track.id] = _ChromeRow(process, FIRST_PID, next_tid, name)
-                next_tid += 1
+                is_verdict = track.name in (WHAT_IS_SLOW, WHAT_CHANGED)
+                tid = min(tids) - 1 if is_verdict else next_tid
+                self._rows[track.id] = _ChromeRow(process, FIRST_PID, tid, name)
+                next_tid += not is_verdict
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
         """Yield the events of a batch, each after a separator: thread names always precede it.
@@ -136,7 +142,7 @@ def _number_rows(tracks: Mapping[int, Track]) -> dict[int, _ChromeRow]:
     names = [_names(track, tracks) for track in drawn]
     processes = dict.fromkeys([OVERVIEW, *(process for process, _ in names)])
     pids = {process: pid for pid, process in enumerate(processes, FIRST_PID)}
-    first_tid = FIRST_PID + len(pids)
+    first_tid = FIRST_PID + len(pids) + 1  # that before is the verdict's
     return {
         track.id: _ChromeRow(process, pids[process], tid, row)
         for tid, (track, (process, row)) in enumerate(zip(drawn, names, strict=True), first_tid)

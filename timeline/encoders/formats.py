@@ -71,14 +71,6 @@ class Format:
         """Import the modules that encode and compress before processes are forked."""
         self.packing.pack(self.encoder((), 0).opening(Timeline((), 0, None)), Compression.FAST)
 
-    def offset_ns(self, first_ns: int) -> int:
-        """Return the offset added to each time in a file whose timeline begins at first_ns."""
-        if self.name == "json":
-            return -first_ns
-        from timeline.encoders.perfetto import clock_ns
-
-        return clock_ns(first_ns) - first_ns
-
 
 FORMATS = (
     Format("pftrace", ".pftrace", PACKETS, folds=True, sent=True),

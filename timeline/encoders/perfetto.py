@@ -103,7 +103,7 @@ def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> I
     names = SequenceNames.of([one for one in contents if isinstance(one, SliceStrings)])
     own_track = tracks[0] if len(tracks) == 1 else None
     yield _opening_packet(sequence, names, own_track)
-    clock = _clock_packet(sequence, first_ns)
+    clock = _clock_packet(sequence)
     for track, content in zip(tracks, contents, strict=True):
         yield clock
         uuid = b"" if own_track else _TRACK_UUID + varint(track_uuid(track.id))
@@ -130,14 +130,6 @@ def _sequences(tracks: Sequence[tuple[int, Track]]) -> Iterator[tuple[int, list[
         yield first, together
 
 
-def clock_ns(first_ns: int) -> int:
-    """Return the first timestamp in the file, which cannot be negative.
-
-    All other times count from it, so a timeline that begins before 0 is moved as a whole.
-    """
-    return max(first_ns, 0)
-
-
 def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) -> bytes:
     """Return the first packet of a sequence: its names, and its track if it has only one."""
     trace = messages().Trace()
@@ -153,12 +145,12 @@ def _opening_packet(sequence: int, names: SequenceNames, track: Track | None) ->
     return bytes(trace.SerializeToString())
 
 
-def _clock_packet(sequence: int, first_ns: int) -> bytes:
-    """Return the packet that restarts a sequence's clock at the first timestamp of the file."""
+def _clock_packet(sequence: int) -> bytes:
+    """Return the packet that restarts a sequence's clock at time 0 of the file."""
     trace = messages().Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = sequence
-    clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=clock_ns(first_ns))
+    clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=0)
     clocks.clock_snapshot.clocks.add(clock_id=SEQUENCE_CLOCK, timestamp=0, is_incremental=True)
     return bytes(trace.SerializeToString())
 
@@ -388,6 +380,9 @@ class PerfettoEncoder:
 def _file_facts(timeline: Timeline) -> bytes:
     """Return the clock, the schema of args, and the attributes of the timeline.
 
+    Times in the file begin at 0: the UI (version 52) prints a date at the left end of its axis over
+    itself. The recorded time then is the attribute ZERO, and wall time a clock of its own.
+
     Clock snapshots, which every packet sequence has too, make the UI (version 52) draw a row
     "System > Clock Snapshots", one folded line. Without them, events would need absolute times of
     nine bytes instead of two, and wall time would be unknown.
@@ -395,11 +390,10 @@ def _file_facts(timeline: Timeline) -> bytes:
     trace = messages().Trace()
     clocks = trace.packet.add()
     clocks.trusted_packet_sequence_id = FILE_SEQUENCE
-    clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=clock_ns(timeline.first_ns))
+    clocks.clock_snapshot.clocks.add(clock_id=BOOT_TIME, timestamp=0)
     if timeline.wall_offset_ns is not None:
-        clocks.clock_snapshot.clocks.add(
-            clock_id=WALL_TIME, timestamp=clock_ns(timeline.first_ns + timeline.wall_offset_ns)
-        )
+        wall_ns = max(timeline.first_ns + timeline.wall_offset_ns, 0)
+        clocks.clock_snapshot.clocks.add(clock_id=WALL_TIME, timestamp=wall_ns)
     schema = trace.packet.add()
     schema.trusted_packet_sequence_id = FILE_SEQUENCE
     schema.extension_descriptor.extension_set = descriptor_bytes()

@@ -12,6 +12,7 @@ from pathlib import Path
 from timeline.analysis.ordinary_steps import StepRun
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.chunks import one_by_one
+from timeline.encoders.attributes import DRAWN, FORMAT, ZERO
 from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
 from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
@@ -236,7 +237,7 @@ class Writer:
             picture.timeline.slice_count,
             replace(self.limits.cost(0, picture.timeline.tracks), size_bytes=draft.size_bytes),
             (first_time_ns(tracks), last_ns),
-            self.form.offset_ns(first_ns),
+            -first_ns,
             layer_bytes,
         )
 
@@ -252,7 +253,9 @@ class Writer:
         noted = with_notes(tracks, about.notes, start_ns, end_ns)
         every = in_order(with_verdict(noted, about.verdict, start_ns, end_ns))
         first = start_ns if first_ns is None else first_ns
-        facts = tuple((key, valid_text(value)) for key, value in about.attributes)
+        times = ((ZERO, str(first)), (DRAWN, f"{start_ns} {end_ns}"))
+        attributes = ((FORMAT, self.form.name), *times, *about.attributes)
+        facts = tuple((key, valid_text(value)) for key, value in attributes)
         timeline = Timeline(every, first, self.wall_offset_ns, facts)
         return Picture(timeline, every[len(tracks) :])
 

@@ -65,8 +65,6 @@ class ExportReport:
     """The command that shows the cause of the first finding in detail; empty for none."""
     by_layer: bool = False
     """Rows are grouped by layer before rank."""
-    slowest_start_ns: int | None = None
-    """Start of the slowest step on its first rank; None if no step is the slowest."""
     removed: tuple[Path, ...] = ()
     """Deleted files of an earlier export with the same default name that no new file replaced."""
 

@@ -20,15 +20,15 @@ class Colour(enum.Enum):
 
     COMPUTING = "computation"
     """Green."""
-    WAITING = "waiting only"
+    WAITING = "waiting for ranks"
     """Red."""
-    TRANSFER = "transfer part"
+    TRANSFER = "time of data transfer"
     """Orange."""
     EXPOSED = "exposed communication"
     """Yellowish orange."""
-    COPIES = "copies (time)"
+    COPIES = "time for copies"
     """Violet."""
-    IDLE = "spent idle"
+    IDLE = "idle on the device"
     """Yellow."""
     TEXT = "sentences"
     """Dark blue, the same for all sentences."""
@@ -43,7 +43,6 @@ _USES = (
     ("computing", Colour.COMPUTING),
     ("waiting for data", Colour.IDLE),
     ("waiting", Colour.WAITING),
-    ("transfer delayed", Colour.WAITING),
     ("transfer", Colour.TRANSFER),
     ("communication", Colour.TRANSFER),
     ("exposed communication", Colour.EXPOSED),

@@ -5,8 +5,8 @@ from __future__ import annotations
 from timeline.analysis.memory import MEMORY_OF_GRAPHS
 
 VERDICT = (
-    "What takes the time: the sentences that the command printed when it wrote this file, each as "
-    "long as the timeline. Their arg see_why is the command to run next."
+    "What takes the time: the sentences that the command printed when it wrote this file, in lines "
+    "as long as the timeline. Their arg see_why is the command to run next."
 )
 SEE_WHY = "The command that shows why, and how the sentences are printed again."
 NOTES = "What to know before reading the rest: problems of the profile, and what is not shown."

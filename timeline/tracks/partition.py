@@ -36,7 +36,7 @@ PARTITION = "Where time goes"
 """Name of the row if rows are grouped by layer; otherwise it is the rank's own row."""
 COMPUTING, EXPOSED, COPIES, IDLE = "Computing", "Exposed communication", "Copies", "Idle"
 COMMUNICATION, TRANSFER = "Communication", "Transfer"
-WAITING_FOR, DELAYED_BY = "Waiting for", "Transfer delayed by"
+WAITING_FOR = "Waiting for"
 _FIRST = -1
 """Order of the row, which places it before all layers."""
 
@@ -129,8 +129,8 @@ def with_waits(
 
     If one op waits while another transfers, the time counts as waiting, as in the figures; if two
     wait, it belongs to the one that began first. The part of a transfer that is exposed only
-    because the op waited while the device computed counts as waiting too: "Transfer delayed by rank
-    5". Merged slices are not split.
+    because the op waited while the device computed counts as waiting too. Merged slices are not
+    split.
 
     Args:
         waits: the waits of the rank.
@@ -145,16 +145,14 @@ def with_waits(
     return replaced
 
 
-def wait_labels(
-    waits: Waits, on_disk: frozenset[int], strings: StringPool, called: str = WAITING_FOR
-) -> Codes:
+def wait_labels(waits: Waits, on_disk: frozenset[int], strings: StringPool) -> Codes:
     """Return the labels of waits, which name the rank that came last.
 
     on_disk: all ranks of the profile, selected or not.
     """
     pairs, which = distinct_pairs(waits.last_rank, waits.last_profiled.astype(np.int64))
     return strings.codes(
-        f"{called} {_rank_label(last, '' if is_read else f' ({why_unread(last, on_disk)})')}"
+        f"{WAITING_FOR} {_rank_label(last, '' if is_read else f' ({why_unread(last, on_disk)})')}"
         for last, is_read in pairs.tolist()
     )[which]
 
@@ -179,12 +177,10 @@ def _split_exposed(
     owner, begin_ns, stop_ns = cut_at(spans.start_ns, spans.end_ns, edges_ns)
     transfers = first_open_at(begin_ns, came_ns[measured], end_ns[measured]) >= 0
     name = np.where(transfers, strings.code(TRANSFER), strings.code(EXPOSED))
-    for from_ns, to_ns, called in (
-        (came_ns, until_ns, DELAYED_BY),
-        (start_ns, came_ns, WAITING_FOR),
-    ):
+    labels = wait_labels(waits, on_disk, strings)
+    for from_ns, to_ns in ((came_ns, until_ns), (start_ns, came_ns)):
         wait = first_open_at(begin_ns, from_ns, to_ns)
-        name = np.where(wait >= 0, wait_labels(waits, on_disk, strings, called)[wait], name)
+        name = np.where(wait >= 0, labels[wait], name)
     goes_on = (owner[1:] == owner[:-1]) & (name[1:] == name[:-1])
     first = np.flatnonzero(np.append(True, ~goes_on))
     last = np.append(first[1:], len(owner)) - 1
@@ -377,5 +373,5 @@ def _ops(pieces: _Pieces, slices: Slices, collectives: RankCollectives) -> Codes
 def _are_communication(strings: StringPool, codes: Codes) -> Bool:
     labels = (strings[code] for code in codes.tolist())
     names = (EXPOSED, TRANSFER)
-    matches = (label in names or label.startswith((WAITING_FOR, DELAYED_BY)) for label in labels)
+    matches = (label in names or label.startswith(WAITING_FOR) for label in labels)
     return np.fromiter(matches, np.bool_, len(codes))

@@ -7,6 +7,7 @@ folded group, so each gets a row below it.
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
@@ -131,6 +132,11 @@ def in_order(tracks: Sequence[Track]) -> tuple[Track, ...]:
     )
 
 
+LINE_CHARACTERS = 100
+"""Maximum length of a line that fits a slice in a window of 1366 pixels."""
+FIRST_LINES = 3
+"""Number of lines in the row of the verdict; others are in a row below it, which may be folded."""
+_MORE = "More"
 _NEXT = "See why"
 _PRINT_AGAIN = "tlexport show prints this with its tables"
 
@@ -149,9 +155,10 @@ def with_verdict(
 ) -> tuple[Track, ...]:
     """Add the row of the verdict after the tracks, with a higher id.
 
-    Each sentence is a slice as long as the timeline, so that it can be read without zooming and
-    does not extend the timeline. The next command is an arg of each sentence, and also a row below,
-    since Perfetto shows a row without a parent at the top only if it has rows below it.
+    Each line of a sentence is a slice as long as the timeline, so that it can be read without
+    zooming and does not extend the timeline. The whole sentence is an arg of its lines if there are
+    several. The next command is an arg of each line, and also a row below, since Perfetto shows a
+    row without a parent at the top only if it has rows below it.
     """
     if verdict is None or not verdict.sentences:
         return tuple(tracks)
@@ -159,21 +166,34 @@ def with_verdict(
     strings = painter.strings
     code = strings.code(verdict.see_why) if verdict.see_why else NO_NAME
 
-    def drawn(texts: Sequence[str]) -> SliceTable:
-        count = len(texts)
+    def drawn(lines: Sequence[tuple[str, str]]) -> SliceTable:
+        count = len(lines)
+        whole = strings.codes(sentence for _, sentence in lines)
+        is_cut = np.array([line != sentence for line, sentence in lines])
         return SliceTable(
             np.full(count, start_ns, np.int64),
             np.full(count, end_ns, np.int64),
-            strings.codes(texts),
+            strings.codes(line for line, _ in lines),
             SliceKind.NOTE,
-            [names("see_why", np.full(count, code, np.int32))],
+            [
+                names("sentence", np.where(is_cut, whole, NO_NAME)),
+                names("see_why", np.full(count, code, np.int32)),
+            ],
         )
 
+    lines = [
+        (line, sentence)
+        for sentence in verdict.sentences
+        for line in textwrap.wrap(sentence, LINE_CHARACTERS, break_on_hyphens=False)
+    ]
     root = painter.add_stacked_row(
-        verdict.title, None, 0, drawn(verdict.sentences), descriptions.VERDICT
+        verdict.title, None, 0, drawn(lines[:FIRST_LINES]), descriptions.VERDICT
     )
-    more = [verdict.see_why] if verdict.see_why else []
-    painter.add_stacked_row(_NEXT, root, 0, drawn([*more, _PRINT_AGAIN]), descriptions.SEE_WHY)
+    if more := lines[FIRST_LINES:]:
+        painter.add_stacked_row(_MORE, root, 0, drawn(more), descriptions.VERDICT)
+    commands = [text for text in (verdict.see_why, _PRINT_AGAIN) if text]
+    below = drawn([(command, command) for command in commands])
+    painter.add_stacked_row(_NEXT, root, 1, below, descriptions.SEE_WHY)
     return tuple(painter.tracks)
 
 

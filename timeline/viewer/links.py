@@ -7,26 +7,35 @@ import urllib.parse
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from timeline.encoders.chrome import OVERVIEW
 from timeline.layers import Layer, spec_of
-from timeline.records.not_given import NO_GRAPH
 from timeline.records.tables import GPU, NPU
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
+from timeline.reports.first_look import (
+    CHANGES,
+    SLOW_STEPS,
+    TIMES,
+    WHO_HOLDS_UP,
+    WHY_IDLE,
+    FirstLook,
+)
 from timeline.reports.report_rows import OutputFile
 from timeline.tracks.partition import PARTITION
-from timeline.verdict.verdict import Extreme
 from timeline.viewer.queries import definitions
 
 MARGIN = 0.05
 """Margin shown before and after the step, as a share of its length."""
-WHY_IDLE = ("Why do devices idle?", "why_devices_idle")
-SLOW_STEPS = ("Which steps are slow?", "which_steps_are_slow")
-WHO_HOLDS_UP = ("Who holds the others up?", "who_holds_others_up")
+TITLES = {
+    WHY_IDLE: "Why do devices idle?",
+    SLOW_STEPS: "Which steps are slow?",
+    WHO_HOLDS_UP: "Who holds the others up?",
+    TIMES: "Where does the time of each rank go?",
+    CHANGES: "Which steps changed?",
+}
+"""Titles of the tables that are opened, by the view in `queries.sql` that fills each."""
 NOTE = "Look here"
-"""Name of the row that marks the longest wait."""
+"""Name of the row that marks a wait."""
 
 
 UNFOLDED = (Layer.STEPS, Layer.OVERLAP, Layer.HARDWARE, Layer.COMMUNICATION)
@@ -53,80 +62,71 @@ class View:
     """A file, and the part of it that the UI shows first.
 
     visible_ns: first and last time in view, on the clock of the file; None for all of it.
-    selected_ns: start of the slice to select; None for none. rows: JavaScript regular expression of
-    the rows that are unfolded and pinned. commands: commands that the UI runs after loading.
-    description: the part in view, in words.
+    rows: JavaScript regular expression of the rows that are unfolded and pinned. commands: commands
+    that the UI runs after loading. description: the part in view, in words.
     """
 
     output: OutputFile
     visible_ns: tuple[int, int] | None
-    selected_ns: int | None
     rows: str
     commands: tuple[Command, ...]
     description: str
 
 
-def view_of(report: ExportReport) -> View:
-    """Return a view of the slowest ordinary step, with the ranks to look at and tables of answers.
+def look_at(report: ExportReport | ComparisonReport) -> FirstLook:
+    """Return what to show first of an export or comparison."""
+    if isinstance(report, ExportReport):
+        first_rank = report.ranks[0].rank
+        return FirstLook.of_export(
+            report.verdict, report.figures, first_rank, by_layer=report.by_layer
+        )
+    return FirstLook.of_comparison(report.comparison, report.changed, by_layer=report.by_layer)
 
-    A step is in view from its mark to the end of its device work, clipped to the file: the UI
-    ignores times outside of the trace altogether. Without two steps to compare, the whole first
-    file is shown.
-    """
-    slowest = report.verdict.step_extreme
-    if slowest is None:
-        output, shown_ns, description = report.outputs[0], None, "all of it"
-    else:
-        step_ns = _slowest_step_ns(report, slowest)
+
+def view_of(report: ExportReport | ComparisonReport) -> View:
+    """Return the first look at the file with most of the step, or at the first file."""
+    look = look_at(report)
+    output = report.outputs[0]
+    if look.step_ns is not None:
+        step_ns = look.step_ns
         output = max(report.outputs, key=lambda output: _shared_ns(output.drawn_ns, step_ns))
-        shown_ns = visible_ns(output, step_ns)
-        description = f"the slowest step, {slowest.slowest},"
-    start_ns = report.slowest_start_ns
+    return view_of_file(output, look)
+
+
+def view_of_file(output: OutputFile, look: FirstLook) -> View:
+    """Return the first look at a file: the step in view, ranks unfolded and pinned, and a table.
+
+    The step is clipped to the file: the UI ignores times outside of the trace altogether.
+    """
+    shown_ns = None if look.step_ns is None else visible_ns(output, look.step_ns)
+    description = look.description if shown_ns or look.step_ns is None else "all of it"
+    if not look.ranks:
+        return View(output, shown_ns, "", (), description)
     is_json = output.format != "pftrace"
-    rows = rows_of_ranks(_ranks_to_see(report), by_layer=report.by_layer, is_json=is_json)
-    return View(
-        output,
-        shown_ns,
-        None if shown_ns is None or start_ns is None else start_ns + output.offset_ns,
-        rows,
-        (unfold_layers(), *unfold_and_pin(rows), *_answers(report), *_note(report, shown_ns)),
-        description,
+    rows = rows_of_ranks(look.ranks, by_layer=look.by_layer, is_json=is_json)
+    commands = (
+        unfold_layers(),
+        *unfold_and_pin(rows),
+        *answers([look.question] if look.question in TITLES else []),
+        *_note(look, shown_ns),
     )
+    return View(output, shown_ns, rows, commands, description)
 
 
-def _note(report: ExportReport, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
-    """Yield a command that marks the longest wait for the culprit, in the visible part if any."""
-    culprit = report.verdict.culprit
-    if culprit is None:
+def _note(look: FirstLook, shown_ns: tuple[int, int] | None) -> Iterator[Command]:
+    """Yield a command that marks a wait, the longest in the visible part, else of all."""
+    if look.waiting is None:
         return
+    rank, culprit = look.waiting
     first_ns, last_ns = shown_ns or (0, 0)
     yield mark(
         NOTE,
         "SELECT ts, dur, format('Rank %d waits %.3f ms for rank %d', rank, dur / 1e6, "
-        f"{culprit.rank}) AS name FROM drawn WHERE layer = 'Overlap Analysis' AND "
-        f"(name = 'Waiting for rank {culprit.rank}' OR name GLOB 'Waiting for rank "
-        f"{culprit.rank} *') ORDER BY ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1",
+        f"{culprit}) AS name FROM drawn WHERE layer = 'Overlap Analysis' AND "
+        f"(name = 'Waiting for rank {culprit}' OR name GLOB 'Waiting for rank "
+        f"{culprit} *') ORDER BY rank = {rank} DESC, "
+        f"ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1",
     )
-
-
-def _answers(report: ExportReport) -> tuple[Command, ...]:
-    """Return commands that open a table per answered question, the most important in front."""
-    questions = [
-        (WHY_IDLE, len(report.figures.idle) > 0),
-        (SLOW_STEPS, report.verdict.step_extreme is not None),
-        (WHO_HOLDS_UP, report.verdict.culprit is not None),
-    ]
-    return answers([question for question, has_answer in questions if has_answer])
-
-
-def _slowest_step_ns(report: ExportReport, slowest: Extreme) -> tuple[int, int]:
-    steps = report.verdict.steps
-    is_slowest = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
-    if slowest.graph is not None:
-        is_slowest &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
-    at = int(np.argmax(is_slowest))
-    device_end_ns = steps["device_start_ns"][at] + steps["span_ns"][at]
-    return int(steps["start_ns"][at]), int(max(steps["end_ns"][at], device_end_ns))
 
 
 def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
@@ -143,13 +143,8 @@ def visible_ns(output: OutputFile, step_ns: tuple[int, int]) -> tuple[int, int] 
     return first_ns + output.offset_ns, last_ns + output.offset_ns
 
 
-def _ranks_to_see(report: ExportReport) -> tuple[int, ...]:
-    """Return the culprit and who waits longest, the rank of the slowest step, or the first."""
-    return report.verdict.ranks_to_see or (report.ranks[0].rank,)
-
-
 def address(ui: str, trace_url: str, view: View) -> str:
-    """Return the address at which the UI loads the trace, zooms, selects and runs commands.
+    """Return the address at which the UI loads the trace, zooms and runs commands.
 
     Perfetto keeps these parameters and commands stable: see "Deep linking to the Perfetto UI" and
     "Commands Automation Reference" in its documentation.
@@ -157,45 +152,10 @@ def address(ui: str, trace_url: str, view: View) -> str:
     parameters = {"url": trace_url}
     if view.visible_ns is not None:
         parameters["visStart"], parameters["visEnd"] = map(str, view.visible_ns)
-    if view.selected_ns is not None:
-        parameters["ts"] = str(view.selected_ns)
     if view.commands:
         commands = [{"id": one.id, "args": one.args} for one in view.commands]
         parameters["startupCommands"] = json.dumps(commands, separators=(",", ":"))
     return f"{ui}/#!/?{urllib.parse.urlencode(parameters, quote_via=urllib.parse.quote)}"
-
-
-TIMES = ("Where does the time of each rank go?", "where_time_goes")
-CHANGES = ("Which steps changed?", "which_steps_changed")
-
-
-def view_of_comparison(report: ComparisonReport) -> View:
-    """Return a view of the step that became longest, with its rank and tables of answers."""
-    (output,) = report.outputs
-    is_json = output.format != "pftrace"
-    rows = rows_of_ranks(_ranks(report), by_layer=report.by_layer, is_json=is_json)
-    changed = report.changed
-    questions = [TIMES, *([WHO_HOLDS_UP] if len(report.comparison.waiting) else [])]
-    commands = (unfold_layers(), *unfold_and_pin(rows))
-    if changed is None:
-        return View(output, None, None, rows, (*commands, *answers(questions)), "all of both runs")
-    return View(
-        output,
-        visible_ns(output, (changed.start_ns, changed.end_ns)),
-        changed.start_ns + output.offset_ns,
-        rows,
-        (*commands, *answers([*questions, CHANGES])),
-        f"step {changed.step} of rank {changed.rank}, which changed most,",
-    )
-
-
-def _ranks(report: ComparisonReport) -> tuple[int, ...]:
-    """Return the slowest rank of the step that changed most, else the first common rank."""
-    ranks = report.comparison.ranks
-    if report.changed is not None:
-        base = ranks["rank"][ranks["new_rank"] == report.changed.rank].tolist()
-        return tuple(dict.fromkeys((report.changed.rank, *base)))
-    return tuple(dict.fromkeys(rank for row in ranks.take(slice(1)) for rank in (row[0], row[-1])))
 
 
 # -- commands of the UI ----------------------------------------------------------------------------
@@ -229,15 +189,12 @@ def unfold_layers() -> Command:
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
 
-def answers(views: Sequence[tuple[str, str]]) -> tuple[Command, ...]:
-    """Return commands that open a table per view, with its question as title, the last in front.
-
-    views: pairs of a question and the view in `queries.sql` that answers it.
-    """
+def answers(views: Sequence[str]) -> tuple[Command, ...]:
+    """Return commands that open a table per view, with its question as title, the last in front."""
     if not views:
         return ()
-    script = definitions(view for _, view in views)
-    tables = (f"/* {question} */ SELECT * FROM {view}" for question, view in views)
+    script = definitions(views)
+    tables = (f"/* {TITLES[view]} */ SELECT * FROM {view}" for view in views)
     return (
         Command("dev.perfetto.RunQuery", (script,)),
         *(Command("dev.perfetto.RunQueryAndShowTab", (table,)) for table in tables),

@@ -16,7 +16,7 @@ from timeline.printable import say
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
 from timeline.units import format_bytes
-from timeline.viewer.links import View, address, view_of, view_of_comparison
+from timeline.viewer.links import View, address, view_of
 from timeline.viewer.serving import HOST, PORT, Offer, TraceServer
 
 UI = "https://ui.perfetto.dev"
@@ -47,10 +47,15 @@ def show(
     if not report.outputs:
         _say("There is no timeline to open.")
         return
-    view = view_of_comparison(report) if isinstance(report, ComparisonReport) else view_of(report)
+    view = view_of(report)
     if len(report.outputs) > 1 and not quiet:
         at = report.outputs.index(view.output) + 1
         _say(f"Opening part {at} of {len(report.outputs)}, {view.output.path}.")
+    show_view(view, pages, quiet=quiet)
+
+
+def show_view(view: View, pages: Mapping[str, Path] | None = None, *, quiet: bool = False) -> None:
+    """Show the view of a file; see `show`."""
     if view.output.size_bytes > MOST_BYTES:
         size = format_bytes(view.output.size_bytes)
         _say(

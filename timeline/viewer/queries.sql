@@ -402,10 +402,11 @@ ORDER BY rank, total_ns DESC, label, link_type;
 -- 9. What is slow, in words? What the command said when it wrote the file; of a comparison, what
 -- changed.
 CREATE OR REPLACE PERFETTO VIEW verdict AS
-SELECT name AS sentence
+SELECT coalesce(arg_name(args, 'note', 'sentence'), name) AS sentence
 FROM drawn
-WHERE rank IS NULL AND trim(label) IN ('What is slow', 'What changed')
-ORDER BY id;
+WHERE rank IS NULL AND layer IN ('What is slow', 'What changed') AND label != 'See why'
+GROUP BY sentence
+ORDER BY min(id);
 
 -- 10. Who waits for whom in collectives? By rank, the rank that came last, also where that was not
 -- profiled; waited_for_rank is NULL where it is only known that another one was late. Several
@@ -468,9 +469,9 @@ FROM path_segments
 GROUP BY step, on_rank, kind
 ORDER BY step, total_ns DESC, rank, kind;
 
--- 13. In short, what --open shows: a few rows in milliseconds, with the exact time and the slice
--- that is worst behind them. A click on its id in the Perfetto UI leads there. run tells base and
--- new of a comparison apart.
+-- 13. In short, what --open shows: a few rows in milliseconds, with the slice that is worst behind
+-- them. A click on its id in the Perfetto UI leads there, for which the UI needs the columns after
+-- it. run tells base and new of a comparison apart.
 --
 -- Whom do the others wait for? profiled is 0 where the rank has no rows here; a rank is NULL where
 -- it is only known that it is another one.
@@ -499,20 +500,20 @@ WITH
   )
 SELECT
   summed.rank,
-  profiled,
   ranks_waiting,
   round(waited_ns / 1e6, 3) AS waited_ms,
   round(100.0 * waited_ns / sum(waited_ns) OVER (PARTITION BY run), 1) AS percent,
   round(dur / 1e6, 3) AS longest_ms,
   longest_on_rank,
-  waited_ns,
-  id, id AS slice_id, ts, dur, track_id,
-  run
+  profiled,
+  run,
+  id, ts, dur, track_id, id AS slice_id
 FROM summed JOIN slice USING (id)
 ORDER BY run, waited_ns DESC, summed.rank;
 
 -- Which steps are slow, and how did the rank that took longest spend them? exposed_ms is
--- exposed communication, spread_ms how much longer it took than the fastest rank.
+-- exposed communication, before_ms the time outside of its device work, most of it before its first
+-- kernel, spread_ms how much longer it took than the fastest rank.
 CREATE OR REPLACE PERFETTO VIEW which_steps_are_slow AS
 SELECT
   step,
@@ -521,11 +522,11 @@ SELECT
   round(computing_ns / 1e6, 3) AS computing_ms,
   round(not_overlapped_ns / 1e6, 3) AS exposed_ms,
   round(idle_ns / 1e6, 3) AS idle_ms,
+  round((period_ns - span_ns) / 1e6, 3) AS before_ms,
   round(spread_ns / 1e6, 3) AS spread_ms,
-  period_ns,
   graph,
-  id, id AS slice_id, ts, dur, track_id,
-  run
+  run,
+  id, ts, dur, track_id, id AS slice_id
 FROM slow_steps
 ORDER BY run, period_ns DESC, step;
 
@@ -556,9 +557,8 @@ SELECT
   times,
   round(dur / 1e6, 3) AS longest_ms,
   longest_on_rank,
-  idle_ns,
-  id, id AS slice_id, ts, dur, track_id,
-  run
+  run,
+  id, ts, dur, track_id, id AS slice_id
 FROM summed JOIN slice USING (id)
 ORDER BY run, idle_ns DESC, cause;
 
@@ -601,8 +601,7 @@ SELECT
   round(base_ns / 1e6, 3) AS base_ms,
   round(new_ns / 1e6, 3) AS new_ms,
   round((new_ns - base_ns) / 1e6, 3) AS more_ms,
-  new_ns - base_ns AS more_ns,
-  id, id AS slice_id, ts, dur, track_id
+  id, ts, dur, track_id, id AS slice_id
 FROM (
   SELECT
     *,
@@ -612,6 +611,6 @@ FROM (
   WHERE rank IS NULL AND layer = 'Steps' AND label = 'Steps'
 )
 WHERE base_ns IS NOT NULL
-ORDER BY more_ns DESC, ts;
+ORDER BY new_ns - base_ns DESC, ts;
 
 SELECT * FROM slowest_steps;
