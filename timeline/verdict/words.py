@@ -443,7 +443,7 @@ class Kernel:
         return cls(
             name,
             core,
-            int(times.count[at]),
+            int(runs.count[row]),
             int(runs.first_ns[row]),
             int(runs.median_ns[row]),
             str(bounds.bound[at]),

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
-from timeline.columns.distinct import rows_by_value
-from timeline.columns.group_by import sum_rows
+from timeline.columns.distinct import distinct_values, rows_by_value
+from timeline.columns.group_by import sum_by, sum_rows
 from timeline.records.kernel_metrics import (
     CUBE_SIDE,
     PIPES,
@@ -239,12 +239,15 @@ def bounds_of(parts: Iterable[tuple[KernelTotals, Int64]], groups: int) -> Bound
 class KernelRuns(ColumnTable):
     """First run, other runs and gaps of each operator, one row each.
 
-    operator: row in OperatorTimes. first_ns: duration of its first run; median_ns: of the others,
-    or of that one if there are no others. gap_ns: median time in which no kernel runs between one
-    and the next one on its stream, NO_TIME if none follows.
+    A run is the kernels of one call, or a kernel without a call.
+
+    operator: row in OperatorTimes. count: number of its runs. first_ns: duration of the first;
+    median_ns: of the others, or of that one if there are no others. gap_ns: median time in which
+    no kernel runs between a run and the next kernel on its stream, NO_TIME if none follows.
     """
 
     operator: Int64 = column(np.int64)
+    count: Int64 = column(np.int64)
     first_ns: Int64 = column(np.int64)
     median_ns: Int64 = column(np.int64)
     gap_ns: Int64 = column(np.int64, NO_TIME)
@@ -260,21 +263,25 @@ class KernelRuns(ColumnTable):
         # Until the start of each kernel, no kernel had run for idle_ns in all.
         ended_ns = np.append(start_ns[:1], np.maximum.accumulate(end_ns)[:-1])
         idle_ns = np.cumsum(np.maximum(start_ns - ended_ns, 0))
-        stream = tasks.stream[rows]
-        stream, start_ns, end_ns, idle_ns, operator = _sorted(
-            stream, stream, start_ns, end_ns, idle_ns, operator
+        stream, calls = tasks.stream[rows], tasks.call[rows]
+        stream, start_ns, end_ns, idle_ns, operator, calls = _sorted(
+            stream, stream, start_ns, end_ns, idle_ns, operator, calls
         )
         follows = np.append(stream[1:] == stream[:-1], False)
+        follows[:-1] &= (calls[1:] != calls[:-1]) | (calls[1:] == NO_ID)
+        calls = np.where(calls == NO_ID, -1 - np.arange(len(calls)), calls)
         gap_ns = np.append(idle_ns[1:], 0) - idle_ns
         runs = []
         for one, places in rows_by_value(operator):
-            durations_ns = (end_ns - start_ns)[places]
-            first = int(np.argmin(start_ns[places]))
-            others_ns = np.delete(durations_ns, first) if len(places) > 1 else durations_ns
+            distinct_calls, run = distinct_values(calls[places])
+            durations_ns = sum_by(run, (end_ns - start_ns)[places], len(distinct_calls))
+            first = int(run[np.argmin(start_ns[places])])
+            others_ns = np.delete(durations_ns, first) if len(durations_ns) > 1 else durations_ns
             gaps_ns = gap_ns[places][follows[places]]
             gap = int(np.median(gaps_ns)) if len(gaps_ns) else int(NO_TIME)
-            runs.append((one, int(durations_ns[first]), int(np.median(others_ns)), gap))
-        columns = np.array(runs, np.int64).reshape(-1, 4).T
+            warm_ns = int(np.median(others_ns))
+            runs.append((one, len(durations_ns), int(durations_ns[first]), warm_ns, gap))
+        columns = np.array(runs, np.int64).reshape(-1, 5).T
         return cls(*(np.ascontiguousarray(values) for values in columns))
 
 

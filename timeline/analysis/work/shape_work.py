@@ -13,6 +13,7 @@ from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, c
 from timeline.columns.distinct import distinct_values
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
+from timeline.records.not_given import NO_ID
 from timeline.records.tables import Tasks
 
 Shape = tuple[int, ...]
@@ -69,13 +70,36 @@ class Work:
     peak_cycles: int = 0
 
 
+def call_shares(tasks: Tasks) -> Float64 | None:
+    """Return the share of each task in the kernels' time of its call, (tasks,); None without calls.
+
+    The work of a call is that of all its kernels together, and is divided among them by duration.
+    """
+    rows = np.flatnonzero(tasks.compute & (tasks.call != NO_ID))
+    if not len(rows):
+        return None
+    _, call = distinct_values(tasks.call[rows])
+    duration_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
+    total_ns, count = np.bincount(call, duration_ns)[call], np.bincount(call)[call]
+    shares = np.ones(len(tasks))
+    shares[rows] = np.where(total_ns > 0, duration_ns / np.maximum(total_ns, 1), 1 / count)
+    return shares
+
+
 def work_of_tasks(
-    tasks: Tasks, rows: Rows, kind: Codes, operator: Int64, kinds: StringPool, strings: StringPool
+    tasks: Tasks,
+    rows: Rows,
+    kind: Codes,
+    operator: Int64,
+    kinds: StringPool,
+    strings: StringPool,
+    shares: Float64 | None = None,
 ) -> WorkSums:
     """Return the work of tasks, summed by operator.
 
     rows: of the tasks, among which are those that changed formats of filters. kind, operator:
-    (rows,) type among `kinds`, and row in OperatorTimes. strings: of the tasks.
+    (rows,) type among `kinds`, and row in OperatorTimes. strings: of the tasks. shares: see
+    `call_shares`.
     """
     keys = [
         kind.astype(np.int64),
@@ -111,6 +135,9 @@ def work_of_tasks(
     duration_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
     for name in ("flop_ns", "products_ns", "moved_ns", "peak_ns"):
         of_task[:, _WORK_SUMS.index(name)] *= duration_ns
+    if shares is not None:
+        for name in ("flop", "moved_bytes", "peak_cycles"):
+            of_task[:, _WORK_SUMS.index(name)] *= shares[rows]
     by_name = {name: of_task[:, at] for at, name in enumerate(_WORK_SUMS)}
     return _sum_work(operator, by_name)
 
@@ -345,7 +372,7 @@ def rates_of(parts: Iterable[tuple[ShapeTotals, Int64]], groups: int) -> WorkRat
     def of_known(amount: str, during: str) -> tuple[Float64, Float64]:
         is_known = sums[during] > 0
         rate = sums[amount] / np.where(is_known, sums[during], 1)
-        return np.where(is_known, sums[amount], np.nan), np.where(is_known, rate, np.nan)
+        return np.where(is_known, np.rint(sums[amount]), np.nan), np.where(is_known, rate, np.nan)
 
     flop, flop_per_ns = of_known("flop", "flop_ns")
     moved_bytes, bytes_per_ns = of_known("moved_bytes", "moved_ns")
