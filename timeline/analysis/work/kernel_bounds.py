@@ -285,6 +285,16 @@ class KernelRuns(ColumnTable):
         return cls(*(np.ascontiguousarray(values) for values in columns))
 
 
+def warm_rows(start_ns: Int64, operator: Int64) -> Rows:
+    """Return the rows of all runs but the first of operators with several.
+
+    start_ns, operator: (runs,) of each.
+    """
+    order = np.argsort(start_ns, kind="stable")
+    _, first, count = np.unique(operator[order], return_index=True, return_counts=True)
+    return np.delete(np.arange(len(order)), order[first[count > 1]])
+
+
 def cores_seen(tasks: Tasks, metrics: KernelMetrics) -> CoreCounts:
     """Return how many blocks each side of the cores is seen to run at a time, and at what clock.
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
-from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals, cores_seen
+from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals, cores_seen, warm_rows
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.analysis.work.shape_work import ShapeTotals, WorkSums, call_shares, work_of_tasks
 from timeline.columns.chunks import chunks
@@ -132,6 +132,8 @@ class OperatorFigures:
     runs: KernelRuns = field(default_factory=KernelRuns.empty)
     """How runs of computing operators follow each other, without steps and communication only."""
     lines: OperatorLines = field(default_factory=OperatorLines.empty)
+    warm: KernelTotals = field(default_factory=KernelTotals)
+    """As kernels, without the first of several runs of an operator; only with runs."""
 
     def moved(self, move: ClockMove) -> OperatorFigures:
         """Return the figures on another clock."""
@@ -308,8 +310,13 @@ def _computing(
         every = OperatorLines.concat(lines)
         measured.lines = replace(every, operator=operator[every.operator]).summed()
     if places and len(times) <= MOST_SINGLE:
-        operator = operator[np.concatenate(operators)]
-        measured.runs = KernelRuns.of_tasks(tasks, np.concatenate(places), operator)
+        operator, rows = operator[np.concatenate(operators)], np.concatenate(places)
+        measured.runs = KernelRuns.of_tasks(tasks, rows, operator)
+        if totals:
+            warm = warm_rows(tasks.start_ns[rows], operator)
+            measured.warm = KernelTotals.of(
+                tasks, rows[warm], operator[warm], records.metrics, records.cores, seen
+            )
     return times, kept, measured
 
 
@@ -321,6 +328,7 @@ class _Measured:
     shapes: ShapeTotals = field(default_factory=ShapeTotals)
     runs: KernelRuns = field(default_factory=KernelRuns.empty)
     lines: OperatorLines = field(default_factory=OperatorLines.empty)
+    warm: KernelTotals = field(default_factory=KernelTotals)
 
 
 def _communicating(
