@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 import timeline
+from timeline.analysis.work.shape_work import shape_work
 from timeline.cli.main import main
+from timeline.errors import UsageError
 
 FLOP = 2 * 512 * 4096 * 512
 
@@ -75,3 +77,94 @@ def test_a_given_peak_asks_for_work_however_many_tasks_there_are(
     monkeypatch.setattr("timeline.analysis.work.operators.MOST_UNASKED_WORK", 3)
     assert _of_products(path, peak_flops="990T")["flop"] == pytest.approx(2 * FLOP)
     assert _of_products(path)["flop"] is None
+
+
+_HUGE = ",".join(["999999999999999"] * 25)
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "outputs", "flop"),
+    [
+        # a batch of one side only, and of one matrix
+        ("BatchMatMulV2", "64,32;4,32,8", "4,64,8", 2 * 4 * 64 * 32 * 8),
+        ("aten::matmul", "1,32,64;8,64,128", "", 2 * 8 * 32 * 64 * 128),
+        ("aten::matmul", "32,64;8,64,128", "", 2 * 8 * 32 * 64 * 128),
+        ("aten::matmul", "8,32,64;64,128", "", 2 * 8 * 32 * 64 * 128),
+        ("MatMulV2", "8,32,64;64,16", "256,16", 2 * 256 * 64 * 16),
+        ("BatchMatMulV2", "3,64,32;4,32,8", "4,64,8", None),
+        # a bias, which is no matrix of the product
+        ("aten::addmm", "32,128;32,64;64,128;;", "", 2 * 32 * 64 * 128),
+        ("aten::baddbmm", "8,32,64;8,32,16;8,16,64", "", 2 * 8 * 32 * 16 * 64),
+        ("aten::baddbmm", "1,1,64;8,64,32;8,32,64", "", 2 * 8 * 64 * 32 * 64),
+        ("aten::linear", "32,128;64,128;64", "", 2 * 32 * 128 * 64),
+        ("aten::linear", "4,8,128;64,128", "", 2 * 32 * 128 * 64),
+        ("aten::matmul_backward", "32,64;32,128;128,64", "", None),
+        # formats of the device, and sizes that are not known
+        ("BatchMatMulV2", "64,64,16,16;64,64,16,16", "64,64,16,16", None),
+        ("MatMulV2", "32,64;4,4,16,16", "32,64", None),
+        ("MatMulV2", "-1,64;64,10", "-1,10", None),
+        ("MatMulV2", "32.0,64.0;64.0,10.0", "32.0,10.0", None),
+        ("aten::mm", "[8,16;16,4];8,16", "", None),
+        # inner dimensions that do not fit together
+        ("MatMulV2", "32,48;48,48", "48,48", None),
+        ("MatMulV2", "48,32;48,48", "32,48", 2 * 32 * 48 * 48),
+        # nothing, and more than there can be
+        ("MatMulV2", "32,64;64,10", "0,10", None),
+        ("MatMulV2", "32,64;64,10", "32,0", None),
+        ("MatMulV2", f"{_HUGE};{_HUGE}", _HUGE, None),
+        ("Conv2D", f"{_HUGE};{_HUGE}", _HUGE, None),
+        ("MatMulV2", "3037000500,3037000500;3037000500,1", "3037000500,1", None),
+    ],
+)
+def test_only_products_that_shapes_tell_have_work(
+    kind: str, inputs: str, outputs: str, flop: int | None
+) -> None:
+    """Batches, biases and turned matrices are those of the operator; all else is not known."""
+    work = shape_work(kind, inputs, outputs, "FLOAT16;FLOAT16;FLOAT16")
+    assert (work.flop, work.is_product) == (flop, True)
+    assert (work.peak_cycles > 0) == (flop is not None)
+    if _HUGE in inputs or "-" in inputs or "." in inputs:
+        assert work.moved_bytes is None
+
+
+@pytest.mark.parametrize(
+    ("types", "cycles"),
+    [
+        ("FLOAT16;FLOAT16", 2 * 64**3 // 8192),
+        ("DT_FLOAT16;DT_FLOAT16", 2 * 64**3 // 8192),
+        ("FLOAT;FLOAT", 2 * 64**3 // 2048),
+        ("INT8;INT8", 0),
+        ("DOUBLE;DOUBLE", 0),
+        ("", 0),
+    ],
+)
+def test_only_types_with_a_known_peak_have_one(types: str, cycles: int) -> None:
+    """Products of bytes run faster than those of 32 bits, by how much nothing here says."""
+    work = shape_work("MatMulV2", "64,64;64,64", "64,64", types)
+    assert (work.flop, work.peak_cycles) == (2 * 64**3, cycles)
+
+
+@pytest.mark.parametrize("given", ["0", "0.5", 0.001, "1e-3", "-5", "T", "9e400", "5X"])
+def test_a_peak_below_one_operation_per_second_is_refused(given: Any, tmp_path: Path) -> None:
+    """As is text; nothing is taken for "not given" in silence."""
+    with pytest.raises(UsageError, match=r"peak.flops"):
+        timeline.open_profile(split_products(tmp_path, 1), peak_flops=given)
+
+
+@pytest.mark.parametrize(
+    "given", ["312T", "312TFLOPS", "312 TFLOPS", "312tflop/s", "312e12", 312e12, "0.312P"]
+)
+def test_a_peak_may_be_written_with_its_unit(given: Any, tmp_path: Path) -> None:
+    """As data sheets write it."""
+    row = _of_products(split_products(tmp_path, 2), peak_flops=given)
+    assert row["utilization"] == pytest.approx(row["flop_per_s"] / 312e12)
+
+
+def test_a_peak_below_the_measured_rate_is_remarked_on(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """165 TFLOP/s are not 165% of a device."""
+    path, remark = str(split_products(tmp_path, 2)), "given lower than what was measured"
+    for peak, is_low in (("100T", True), ("200T", False)):
+        assert main(["--verdict", path, "--peak-flops", peak]) == 0
+        assert (remark in " ".join(capsys.readouterr().out.split())) == is_low
