@@ -30,7 +30,7 @@ from timeline.analysis.work.shape_work import filters_by_format, shape_work
 from timeline.cli.main import main
 from timeline.columns.strings import StringPool
 from timeline.records.kernel_metrics import PIPES, CoreCounts, KernelMetrics
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records, Tasks
 from timeline.sources.common.core_metrics import MetricsBuilder
 from timeline.sources.common.losses import LossLog
@@ -230,7 +230,7 @@ def test_sums_of_parts_are_those_of_the_whole(parts: list[list[_Kernel]]) -> Non
 
 
 def test_runs_tell_the_first_from_the_others() -> None:
-    """The first in time, the median of the rest, and the gaps on the kernel's own stream."""
+    """The first in time, and the median of the rest."""
     start_ns = np.array([100, 0, 200, 300, 50])
     tasks = Tasks.of(
         5,
@@ -243,20 +243,7 @@ def test_runs_tell_the_first_from_the_others() -> None:
     assert runs.operator.tolist() == [0, 1]
     assert runs.first_ns.tolist() == [60, 5]
     assert runs.median_ns.tolist() == [20, 5]
-    assert runs.gap_ns.tolist() == [70, NO_TIME]
-
-
-def test_a_gap_is_one_of_the_whole_device() -> None:
-    """Between two kernels of a stream, the time of kernels on other streams is none."""
-    tasks = Tasks.of(
-        3,
-        start_ns=np.array([0, 15, 100]),
-        end_ns=np.array([20, 60, 130]),
-        name=0,
-        stream=np.array([1, 2, 1]),
-    )
-    runs = KernelRuns.of_tasks(tasks, np.arange(3), np.array([0, 1, 0]))
-    assert runs.gap_ns.tolist() == [40, NO_TIME]
+    assert runs.count.tolist() == [4, 1]
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,6 @@ def test_the_work_of_a_call_counts_once_in_the_time_of_all_kernels(
     assert main(["--verdict", str(path), "--peak-flops", "990T"]) == 0
     answer = " ".join(capsys.readouterr().out.split())
     assert "aten::mm takes 13.0 us, 50 launches." in answer
-    assert "no kernel runs for 86.0 us" in answer
 
 
 def test_kernels_without_duration_share_the_work_of_their_call(tmp_path: Path) -> None:
