@@ -118,17 +118,20 @@ _PREFIXES = {"": 1, "G": 10**9, "T": 10**12, "P": 10**15}
 
 
 def _read_flops(given: float | str | None) -> int:
-    """Return operations per second, from a number or a text such as 312T; 0 for None.
+    """Return operations per second, from a number or a text such as 312T; 0 for None and 0.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: it is neither, or less than 1.
     """
-    text = str(0 if given is None else given)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?(?:e\+?\d+)?)\s*([GTP]?)", text)
-    flops = float(match[1]) * _PREFIXES[match[2]] if match else math.inf
-    if not flops < LARGEST_LIMIT * _PREFIXES["P"]:
+    if given is None or given == 0:
+        return 0
+    pattern = r"(\d+(?:\.\d+)?(?:e[+-]?\d+)?)\s*([GTP]?)(?:FLOPS?(?:/s)?)?"
+    match = re.fullmatch(pattern, str(given).strip(), re.IGNORECASE)
+    flops = float(match[1]) * _PREFIXES[match[2].upper()] if match else math.inf
+    if not 1 <= flops < LARGEST_LIMIT * _PREFIXES["P"]:
         raise UsageError(
-            f"peak-flops {given}: it is not a number of FLOP/s.", do="Write it as 312T or 312e12."
+            f"peak-flops {given}: it is not a number of FLOP/s from 1 on.",
+            do="Write it as 312T or 312e12.",
         )
     return int(flops)
 

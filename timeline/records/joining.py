@@ -86,6 +86,7 @@ IDS: Mapping[str, Id] = {
     "iteration": _OF_32_BITS,
     "number": _OF_32_BITS,
     "connection": _OF_32_BITS,
+    "call": _AMOUNT,
     "plane": _OF_16_BITS,
     "source_rank": _OF_32_BITS,
     "target_rank": _OF_32_BITS,
@@ -161,7 +162,7 @@ def join_records(parts: Sequence[Records]) -> Records:
         ):
             firsts[kind] += len(table)
     first = parts[0]
-    parts = _with_joined_metrics(parts)
+    parts = _with_joined_rows(parts)
     joined: dict[str, Any] = {}
     for one in fields(Records):
         values = [getattr(part, one.name) for part in parts]
@@ -185,11 +186,14 @@ def join_records(parts: Sequence[Records]) -> Records:
     )
 
 
-def _with_joined_metrics(parts: Sequence[Records]) -> Sequence[Records]:
-    """Return the parts with tasks that point at the rows of all their metrics joined."""
-    moved, before = list[Records](), 0
+def _with_joined_rows(parts: Sequence[Records]) -> Sequence[Records]:
+    """Return the parts with tasks that point at the rows of all their metrics and calls joined."""
+    moved, before, calls = list[Records](), 0, 0
     for part in parts:
         tasks = part.tasks
+        if calls and not is_constant(tasks.call):
+            tasks = replace(tasks, call=np.where(tasks.call == NO_ID, NO_ID, tasks.call + calls))
+        calls = max(calls, int(tasks.call.max(initial=NO_ID)) + 1)
         if before and len(part.metrics):
             row = np.where(tasks.metrics == NO_ID, NO_ID, tasks.metrics + before)
             tasks = replace(tasks, metrics=row)

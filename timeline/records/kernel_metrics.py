@@ -54,6 +54,8 @@ def is_metric(name: str, *, every: bool = True) -> bool:
     return name in _CORE_NS or name in _CYCLES or _RATIO.fullmatch(name) is not None
 
 
+_MOST_RATIO = 1.1
+"""A larger ratio is no share of the time, as in a column of percentages."""
 _MOST_COUNTED = 1e15
 """No kernel takes more cycles, or more time in microseconds or nanoseconds."""
 _TIME = re.compile(r"(?:(?P<side>aiv)_)?(?:\w+_)?time(?:\(us\))?")
@@ -97,9 +99,13 @@ class KernelMetrics:
         )
 
     def measured(self) -> KernelMetrics:
-        """Return the columns that hold any number."""
+        """Return the columns that hold any finite number, with NaN for others."""
         return KernelMetrics(
-            {name: values for name, values in self.columns.items() if not np.isnan(values).all()}
+            {
+                name: values if is_finite.all() else np.where(is_finite, values, np.nan)
+                for name, values in self.columns.items()
+                if (is_finite := np.isfinite(values)).any()
+            }
         )
 
     def recorded(self) -> KernelMetrics:
@@ -120,15 +126,29 @@ class KernelMetrics:
 
     @cached_property
     def ratios(self) -> Sequence[tuple[int, int, Float64]]:
-        """Return the side, the pipe (position in PIPES) and the column of each pipe's ratio."""
-        columns = []
+        """Return the side, the pipe (position in PIPES) and the ratio of each pipe, (kernels,).
+
+        Of several columns of one pipe, the largest value counts. All are NaN for a kernel without
+        any counter above 0, or with a ratio above _MOST_RATIO.
+        """
+        columns = dict[tuple[int, int], Float64]()
         for name, values in self.columns.items():
             match = _RATIO.fullmatch(name)
             if match:
                 pipe = _PIPE_NAMES.get(match["pipe"], match["pipe"])
                 side = VECTOR_SIDE if match["side"] == "aiv" else CUBE_SIDE
-                columns.append((side, PIPES.index(pipe), values))
-        return columns
+                before = columns.get((side, PIPES.index(pipe)), np.array(np.nan))
+                columns[side, PIPES.index(pipe)] = np.fmax(before, values)
+        sides = (CUBE_SIDE, VECTOR_SIDE)
+        is_measured = sum(self.cycles(side) + self.core_ns(side) for side in sides) > 0
+        for ratios in columns.values():
+            is_measured |= ratios > 0
+        for ratios in columns.values():
+            is_measured &= ~(ratios > _MOST_RATIO)
+        return [
+            (*pipe, np.where(is_measured & (ratios >= 0), ratios, np.nan))
+            for pipe, ratios in columns.items()
+        ]
 
     def core_ns(self, side: int) -> Float64:
         """Return the time in the cores of a side, (kernels,) ns; 0 if not measured or absurd."""

@@ -82,6 +82,9 @@ class Tasks(Spans):
     input_shapes: Codes = column(np.int32, NO_NAME)
     output_shapes: Codes = column(np.int32, NO_NAME)
     input_types: Codes = column(np.int32, NO_NAME)
+    call: Int64 = column(np.int64, NO_ID)
+    """Number of the operator call whose inputs have these shapes, the same in all tasks that it
+    launched; NO_ID if the shapes are of the task itself."""
     blocks: Int64 = column(np.int64, NO_ID)
     compute: Bool = column(np.bool_, 0)
     copy: Bool = column(np.bool_, 0)

@@ -398,7 +398,7 @@ def few_kernels(figures: Figures) -> tuple[RankFacts | None, dict[int, Kernel]]:
     all_ns = int(times.total_ns.sum())
     if int(times.total_ns[order[:MOST_KERNELS]].sum()) < MOST_OF_COMPUTE * all_ns:
         return None, {}
-    bounds = rank.operators.kernels.bounds(np.arange(len(times)), len(times))
+    bounds = rank.operators.warm.bounds(np.arange(len(times)), len(times))
     shown = [
         at
         for at in order[:MOST_KERNELS].tolist()
@@ -413,7 +413,7 @@ class Kernel:
 
     pipe: see `Bounds.bound`. cores: number in use and of the device (NO_ID if not known), None
     unless few are in use; are_counted: see `Bounds`. outside: share of the time outside the cores,
-    0 if not known. mean_ns: duration of a mean run.
+    0 if not known. All but count and first_ns are of warm runs, if there are any.
     """
 
     name: str
@@ -428,7 +428,6 @@ class Kernel:
     cores: tuple[int, int] | None
     are_counted: bool
     outside: float
-    mean_ns: float
 
     @classmethod
     def of(cls, rank: RankFacts, at: int, bounds: Bounds) -> Kernel:
@@ -443,7 +442,7 @@ class Kernel:
         return cls(
             name,
             core,
-            int(times.count[at]),
+            int(runs.count[row]),
             int(runs.first_ns[row]),
             int(runs.median_ns[row]),
             str(bounds.bound[at]),
@@ -453,7 +452,6 @@ class Kernel:
             (round(used), most) if used < (most / 2 if most != NO_ID else 1.5) else None,
             bool(bounds.are_counted[at]),
             float(np.nan_to_num(bounds.outside_core[at])),
-            int(times.total_ns[at]) / int(times.count[at]),
         )
 
     def sentence(self, *, with_core: bool) -> str:
@@ -501,7 +499,7 @@ class Kernel:
             on = cores if device == NO_ID else f"{used} of {cores}"
             yield f"{on} busy on average" if self.are_counted else f"on {on}"
         if OUTSIDE <= self.outside < MOSTLY_OUTSIDE:
-            core_ns = round((1 - self.outside) * self.mean_ns)
+            core_ns = round((1 - self.outside) * self.median_ns)
             yield f"{format_like(core_ns, self.median_ns)} of it in the cores"
 
 
@@ -547,6 +545,10 @@ def work_sentence(figures: Figures) -> str | None:
     rate = f"Matrix products run at {format_flop(round(flop / flop_ns * 1e9))}/s"
     if at_peak_ns:
         rate += f", {format_share(at_peak_ns, with_peak_ns)} of the peak"
+        if at_peak_ns > with_peak_ns and any(
+            one.operators.shapes.peak_flop_per_s for one in figures.facts
+        ):
+            rate += ", which was given lower than what was measured"
         periods_ns = int(np.ma.filled(figures.steps["period_ns"], 0).sum())
         if periods_ns and with_peak_ns >= COMPLETE * products_ns:
             return f"{rate}; over whole steps {format_share(at_peak_ns, periods_ns)}."

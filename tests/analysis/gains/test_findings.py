@@ -224,6 +224,17 @@ def test_launching_in_time_is_an_upper_bound() -> None:
     assert hosts.gain_ns > 4 * 200_000
 
 
+def test_streams_that_wait_at_a_time_are_not_added_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the time that hosts take, no more is said than the device idles."""
+    healthy = MadeRun.alike(2, 4)
+    run = replace(healthy, host_ns=healthy.host_ns * 400)
+    (whole,) = (one for one in levers(run) if one.kind is FindingKind.SLOW_HOSTS)
+    least_ns = whole.took_ns // 2
+    monkeypatch.setattr(findings._Search, "_idle_ns", [least_ns] * 2)
+    (hosts,) = (one for one in levers(run) if one.kind is FindingKind.SLOW_HOSTS)
+    assert hosts.took_ns == hosts.less_ns == least_ns
+
+
 def test_levers_come_after_faults_unless_they_win_far_more() -> None:
     """A small fault of a rank is told behind what hiding communication wins."""
     slow = MadeRun.alike(3, 4).computing(1.4, [0], EVERY)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+import tracemalloc
 from collections import defaultdict
+from collections.abc import Iterable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -19,12 +23,18 @@ from timeline.analysis.work.kernel_bounds import (
     KernelRuns,
     KernelTotals,
     cores_seen,
+    warm_rows,
 )
+from timeline.analysis.work.operators import operator_figures
 from timeline.analysis.work.shape_work import filters_by_format, shape_work
 from timeline.cli.main import main
+from timeline.columns.strings import StringPool
 from timeline.records.kernel_metrics import PIPES, CoreCounts, KernelMetrics
-from timeline.records.not_given import NO_ID, NO_TIME
-from timeline.records.tables import Tasks
+from timeline.records.not_given import NO_ID
+from timeline.records.tables import Records, Tasks
+from timeline.sources.common.core_metrics import MetricsBuilder
+from timeline.sources.common.losses import LossLog
+from timeline.sources.decoders.csv_blocks import read_blocks
 from timeline.sources.source import OUTPUT
 
 RATIOS = (
@@ -220,7 +230,7 @@ def test_sums_of_parts_are_those_of_the_whole(parts: list[list[_Kernel]]) -> Non
 
 
 def test_runs_tell_the_first_from_the_others() -> None:
-    """The first in time, the median of the rest, and the gaps on the kernel's own stream."""
+    """The first in time, and the median of the rest."""
     start_ns = np.array([100, 0, 200, 300, 50])
     tasks = Tasks.of(
         5,
@@ -233,20 +243,7 @@ def test_runs_tell_the_first_from_the_others() -> None:
     assert runs.operator.tolist() == [0, 1]
     assert runs.first_ns.tolist() == [60, 5]
     assert runs.median_ns.tolist() == [20, 5]
-    assert runs.gap_ns.tolist() == [70, NO_TIME]
-
-
-def test_a_gap_is_one_of_the_whole_device() -> None:
-    """Between two kernels of a stream, the time of kernels on other streams is none."""
-    tasks = Tasks.of(
-        3,
-        start_ns=np.array([0, 15, 100]),
-        end_ns=np.array([20, 60, 130]),
-        name=0,
-        stream=np.array([1, 2, 1]),
-    )
-    runs = KernelRuns.of_tasks(tasks, np.arange(3), np.array([0, 1, 0]))
-    assert runs.gap_ns.tolist() == [40, NO_TIME]
+    assert runs.count.tolist() == [4, 1]
 
 
 @pytest.mark.parametrize(
@@ -316,32 +313,136 @@ def test_bytes_are_those_of_inputs_and_outputs() -> None:
     assert shape_work("Add", "8,4;8,4", "8,4", "MYSTERY;FLOAT").moved_bytes is None
 
 
-def test_metrics_of_a_database_reach_operators_and_the_verdict(
-    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """TASK_PMU_INFO, a row per kernel and metric, of a profile made here."""
-    profile = shelf.copy("torch-db", tmp_path / "run", ranks=1)
+def _with_metrics(shelf: ProfileShelf, path: Path, rows: Iterable[tuple[str, Any]]) -> Path:
+    """A profile whose database has these metrics of all its kernels, in this order."""
+    profile = shelf.copy("torch-db", path, ranks=1)
     (capture,) = profile.captures
     (database,) = (capture / OUTPUT).glob("ascend_pytorch_profiler_*.db")
-    metrics = {"aic_mte2_ratio": 0.85, "aic_mac_ratio": 0.4, "aiv_vec_ratio": 0.0}
     with closing(sqlite3.connect(database)) as connection, connection:
         connection.execute("CREATE TABLE TASK_PMU_INFO (globalTaskId INTEGER, name INTEGER, value)")
         ids = connection.execute("SELECT globalTaskId FROM COMPUTE_TASK_INFO").fetchall()
-        for at, (name, value) in enumerate(metrics.items()):
+        for at, (name, value) in enumerate(rows):
             connection.execute("INSERT INTO STRING_IDS VALUES (?, ?)", (10**6 + at, name))
             connection.executemany(
                 "INSERT INTO TASK_PMU_INFO VALUES (?, ?, ?)",
                 [(number, 10**6 + at, value) for (number,) in ids],
             )
-    with timeline.open_profile(profile.path) as opened:
-        rows = [row for row in opened.operators().to_dicts() if not row["communication"]]
+    return profile.path
+
+
+def _bounds_of(path: Path) -> list[dict[str, Any]]:
+    with timeline.open_profile(path) as opened:
+        return [row for row in opened.operators().to_dicts() if not row["communication"]]
+
+
+def test_metrics_of_a_database_reach_operators_and_the_verdict(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """TASK_PMU_INFO, a row per kernel and metric, of a profile made here."""
+    metrics = {"aic_mte2_ratio": 0.85, "aic_mac_ratio": 0.4, "aiv_vec_ratio": 0.0}
+    path = _with_metrics(shelf, tmp_path / "run", metrics.items())
+    rows = _bounds_of(path)
     assert rows
     assert {row["bound"] for row in rows} == {"mte2"}
     assert [row["bound_share"] for row in rows] == pytest.approx([0.85] * len(rows))
     assert {row["clock_ghz"] for row in rows} == {None}
-    assert main(["--verdict", str(profile.path)]) == 0
+    assert main(["--verdict", str(path)]) == 0
     answer = " ".join(capsys.readouterr().out.split())
     assert "Compute is bound by loads from global memory 100% of its time." in answer
+
+
+_BUSY: list[tuple[str, Any]] = [("aic_mac_ratio", 0.4), ("aic_total_cycles", 5000)]
+
+
+@pytest.mark.parametrize(
+    ("rows", "bound"),
+    [
+        (_BUSY, "cube"),
+        # what is no number is not measured, nor are counters that counted nothing
+        ([("aic_mac_ratio", "busy")], None),
+        ([("aic_mac_ratio", b"busy"), ("aiv_vec_ratio", None)], None),
+        ([("aic_mac_ratio", 0.0), ("aic_total_cycles", 0)], None),
+        ([("aic_mac_ratio", 0.0), ("aic_total_cycles", 5000)], "latency"),
+        # nor is what cannot be, beside which nothing is a share of the time
+        ([("aic_mac_ratio", float("inf"))], None),
+        ([("aic_mac_ratio", 1e308)], None),
+        ([("aic_mac_ratio", 40.0), ("aiv_vec_ratio", 0.9)], None),
+        ([("aic_mac_ratio", -0.4)], None),
+        # of several columns of a pipe the largest counts, of several of a name the first
+        ([("aic_mac_ratio", 0.5), ("aic_mac_ratio_extra", 0.6)], "cube"),
+        ([*_BUSY, ("aic_mac_ratio", 0.1)], "cube"),
+        ([*_BUSY, ("aic_total_time", 1e18), ("aiv_total_cycles", 1e308)], "cube"),
+    ],
+)
+def test_only_what_counters_can_measure_bounds_kernels(
+    shelf: ProfileShelf,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    rows: list[tuple[str, Any]],
+    bound: str | None,
+) -> None:
+    """No value of a database ends in an error, a warning, or a share above the whole."""
+    path = _with_metrics(shelf, tmp_path / "run", rows)
+    operators = _bounds_of(path)
+    assert {row["bound"] for row in operators} == {bound}
+    share = {"cube": rows[0][1], "latency": 0.0}.get(bound or "")
+    share = 0.6 if len(rows) > 1 and "extra" in rows[1][0] else share
+    expected = None if share is None else pytest.approx(share)
+    assert all(row["bound_share"] == expected for row in operators)
+    assert main(["--verdict", str(path)]) == 0
+    assert ("Compute is bound by" in capsys.readouterr().out) == (bound is not None)
+
+
+def test_names_that_are_no_metrics_take_no_memory(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """A table of many names is no matrix of names and tasks."""
+    names = [(f"name {at}", 1.0) for at in range(400)]
+    path = _with_metrics(shelf, tmp_path / "run", [*names, *_BUSY])
+    tracemalloc.start()
+    try:
+        assert {row["bound"] for row in _bounds_of(path)} == {"cube"}
+        assert tracemalloc.get_traced_memory()[1] < 30e6
+    finally:
+        tracemalloc.stop()
+
+
+def test_the_first_of_several_columns_of_a_name_counts(tmp_path: Path) -> None:
+    """In tables too, where the last one would win as in a dict."""
+    table = tmp_path / "kernels.csv"
+    table.write_text("aic_mac_ratio,aic_mac_ratio\n0.4,0.1\n")
+    builder = MetricsBuilder()
+    for block in read_blocks(table, None, (), LossLog(table)):
+        builder.add(block)
+    assert builder.build().columns["aic_mac_ratio"].tolist() == [0.4]
+
+
+def test_warm_runs_are_all_but_the_first_of_each_operator() -> None:
+    """An operator that ran once keeps its only run."""
+    start_ns, operator = np.array([30, 10, 20, 5, 40]), np.array([0, 0, 0, 1, 2])
+    assert warm_rows(start_ns, operator).tolist() == [0, 2, 3, 4]
+
+
+@pytest.mark.parametrize("cold_us", [100, 5000])
+def test_a_cold_run_changes_nothing_of_what_is_said_of_warm_ones(cold_us: int) -> None:
+    """Time in the cores is a share of the median, and no more than that."""
+    durations_ns = np.array([cold_us, 10, 10, 10, 10, 10, 10]) * 1000
+    start_ns = np.cumsum(durations_ns)
+    tasks = Tasks.of(
+        7, start_ns=start_ns, end_ns=start_ns + durations_ns, name=0, metrics=np.arange(7)
+    )
+    columns = {
+        "aiv_time(us)": np.array([cold_us * 0.99, *[7.0] * 6]),
+        "aiv_vec_ratio": np.array([0.01, *[0.7] * 6]),
+    }
+    records = Records(
+        0,
+        StringPool(),
+        tasks=replace(tasks, compute=np.ones(7, np.bool_)),
+        metrics=KernelMetrics(columns),
+    )
+    figures = operator_figures(records, np.empty(0, np.int64))
+    bounds = figures.warm.bounds(np.zeros(len(figures.times), np.int64), 1)
+    assert bounds.bound_share[0] == pytest.approx(0.7)
+    assert bounds.outside_core[0] == pytest.approx(0.3)
 
 
 def test_a_ratio_that_no_kernel_has_is_no_pipe() -> None:

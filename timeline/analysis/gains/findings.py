@@ -281,7 +281,7 @@ class _Search:
             )
             if lever.kind is FindingKind.SLOW_HOSTS:
                 # Kernels of several streams may also overlap in a replay, which hosts do not win.
-                alone, further = (min(gain_ns, self._idle_ns) for gain_ns in (alone, further))
+                alone, further = (min(gain_ns, sum(self._idle_ns)) for gain_ns in (alone, further))
             # The gain alone may include the loss of a fault that was found before.
             if further >= NOTABLE * self._run.recording_ns:
                 levers.append(self._finding(lever, alone, further))
@@ -296,8 +296,8 @@ class _Search:
         return levers
 
     @cached_property
-    def _idle_ns(self) -> int:
-        """Time of all ranks in which nothing runs on the device.
+    def _idle_ns(self) -> list[int]:
+        """Time of each rank in which nothing runs on the device.
 
         Without steps, that is between the first and the last task of each.
         """
@@ -307,7 +307,7 @@ class _Search:
         spans_ns = [end_ns - start_ns for start_ns, end_ns in spans]
         if len(self._run.step_numbers):
             spans_ns = [self._run.recording_ns] * len(busy)
-        return sum(spans_ns) - sum(one.total_ns for one in busy)
+        return [span_ns - one.total_ns for span_ns, one in zip(spans_ns, busy, strict=True)]
 
     def _total_ns(self, less_ns: Int64, *, in_time: bool) -> int:
         """Return the duration of the run if its parts take less time.
@@ -361,6 +361,10 @@ class _Search:
         is_operator = candidate.kind is FindingKind.SLOW_OPERATOR
         name = parts.type if is_operator else parts.name
         names = np.bincount(name[longest], longest_less_ns)
+        took_ns, mended_ns = int(parts.time_ns[alike].sum()), int(longest_less_ns.sum())
+        if candidate.kind is FindingKind.SLOW_HOSTS:
+            # Several streams may wait for the host at a time.
+            took_ns, mended_ns = (min(one, self._idle_ns[most]) for one in (took_ns, mended_ns))
         return Finding(
             candidate.kind,
             candidate.ranks,
@@ -368,8 +372,8 @@ class _Search:
             self._main_cause(candidate),
             gain_ns,
             further_ns,
-            int(parts.time_ns[alike].sum()),
-            int(longest_less_ns.sum()),
+            took_ns,
+            mended_ns,
             self._mends.names[int(np.argmax(names))],
             basis=candidate.basis,
             fault=candidate.fault,

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
-from timeline.columns.distinct import rows_by_value
-from timeline.columns.group_by import sum_rows
+from timeline.columns.distinct import distinct_values, rows_by_value
+from timeline.columns.group_by import sum_by, sum_rows
 from timeline.records.kernel_metrics import (
     CUBE_SIDE,
     PIPES,
@@ -23,7 +23,7 @@ from timeline.records.kernel_metrics import (
     CoreCounts,
     KernelMetrics,
 )
-from timeline.records.not_given import NO_ID, NO_TIME
+from timeline.records.not_given import NO_ID
 from timeline.records.tables import Tasks
 
 LEAST_BOUND = 0.3
@@ -237,17 +237,18 @@ def bounds_of(parts: Iterable[tuple[KernelTotals, Int64]], groups: int) -> Bound
 
 
 class KernelRuns(ColumnTable):
-    """First run, other runs and gaps of each operator, one row each.
+    """First run and other runs of each operator, one row each.
 
-    operator: row in OperatorTimes. first_ns: duration of its first run; median_ns: of the others,
-    or of that one if there are no others. gap_ns: median time in which no kernel runs between one
-    and the next one on its stream, NO_TIME if none follows.
+    A run is the kernels of one call, or a kernel without a call.
+
+    operator: row in OperatorTimes. count: number of its runs. first_ns: duration of the first;
+    median_ns: of the others, or of that one if there are no others.
     """
 
     operator: Int64 = column(np.int64)
+    count: Int64 = column(np.int64)
     first_ns: Int64 = column(np.int64)
     median_ns: Int64 = column(np.int64)
-    gap_ns: Int64 = column(np.int64, NO_TIME)
 
     @classmethod
     def of_tasks(cls, tasks: Tasks, rows: Rows, operator: Int64) -> KernelRuns:
@@ -255,27 +256,29 @@ class KernelRuns(ColumnTable):
 
         rows: of the tasks that compute. operator: (rows,) row in OperatorTimes of each.
         """
-        rows, operator = _sorted(tasks.start_ns[rows], rows, operator)
-        start_ns, end_ns = tasks.start_ns[rows], tasks.end_ns[rows]
-        # Until the start of each kernel, no kernel had run for idle_ns in all.
-        ended_ns = np.append(start_ns[:1], np.maximum.accumulate(end_ns)[:-1])
-        idle_ns = np.cumsum(np.maximum(start_ns - ended_ns, 0))
-        stream = tasks.stream[rows]
-        stream, start_ns, end_ns, idle_ns, operator = _sorted(
-            stream, stream, start_ns, end_ns, idle_ns, operator
-        )
-        follows = np.append(stream[1:] == stream[:-1], False)
-        gap_ns = np.append(idle_ns[1:], 0) - idle_ns
+        start_ns, calls = tasks.start_ns[rows], tasks.call[rows]
+        kernels_ns = tasks.end_ns[rows] - start_ns
+        calls = np.where(calls == NO_ID, -1 - np.arange(len(calls)), calls)
         runs = []
         for one, places in rows_by_value(operator):
-            durations_ns = (end_ns - start_ns)[places]
-            first = int(np.argmin(start_ns[places]))
-            others_ns = np.delete(durations_ns, first) if len(places) > 1 else durations_ns
-            gaps_ns = gap_ns[places][follows[places]]
-            gap = int(np.median(gaps_ns)) if len(gaps_ns) else int(NO_TIME)
-            runs.append((one, int(durations_ns[first]), int(np.median(others_ns)), gap))
+            distinct_calls, run = distinct_values(calls[places])
+            durations_ns = sum_by(run, kernels_ns[places], len(distinct_calls))
+            first = int(run[np.argmin(start_ns[places])])
+            others_ns = np.delete(durations_ns, first) if len(durations_ns) > 1 else durations_ns
+            first_ns, median_ns = int(durations_ns[first]), int(np.median(others_ns))
+            runs.append((one, len(durations_ns), first_ns, median_ns))
         columns = np.array(runs, np.int64).reshape(-1, 4).T
         return cls(*(np.ascontiguousarray(values) for values in columns))
+
+
+def warm_rows(start_ns: Int64, operator: Int64) -> Rows:
+    """Return the rows of all runs but the first of operators with several.
+
+    start_ns, operator: (runs,) of each.
+    """
+    order = np.argsort(start_ns, kind="stable")
+    _, first, count = np.unique(operator[order], return_index=True, return_counts=True)
+    return np.delete(np.arange(len(order)), order[first[count > 1]])
 
 
 def cores_seen(tasks: Tasks, metrics: KernelMetrics) -> CoreCounts:
@@ -311,12 +314,6 @@ def bound_of_each(metrics: KernelMetrics) -> tuple[Int64, Float64]:
     known = np.nan_to_num(shares, nan=-1)
     pipe, share = known.argmax(axis=0), known.max(axis=0, initial=-1)
     return np.where(share >= LEAST_BOUND, pipe, len(PIPES)), np.where(share < 0, np.nan, share)
-
-
-def _sorted(keys: Int64, *columns: Int64) -> list[Int64]:
-    """Return columns in the order of keys."""
-    order = np.argsort(keys, kind="stable")
-    return [values[order] for values in columns]
 
 
 def _whole(values: npt.NDArray[Any]) -> Int64:

@@ -9,9 +9,9 @@ import numpy as np
 
 from timeline.analysis.steps import NO_STEP, Membership
 from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, launch_name
-from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals, cores_seen
+from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals, cores_seen, warm_rows
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
-from timeline.analysis.work.shape_work import ShapeTotals, WorkSums, work_of_tasks
+from timeline.analysis.work.shape_work import ShapeTotals, WorkSums, call_shares, work_of_tasks
 from timeline.columns.chunks import chunks
 from timeline.columns.columns import (
     Bool,
@@ -47,7 +47,7 @@ LONGEST_OPS = 20
 
 
 MOST_UNASKED_WORK = 50_000
-"""Tasks up to which work is found from shapes, even if nobody asks for metrics of kernels."""
+"""Tasks up to which work is found from shapes where neither metrics nor a peak ask for it."""
 MOST_SINGLE = 64
 """Operators beyond which a capture without steps is not of single operators."""
 
@@ -132,6 +132,8 @@ class OperatorFigures:
     runs: KernelRuns = field(default_factory=KernelRuns.empty)
     """How runs of computing operators follow each other, without steps and communication only."""
     lines: OperatorLines = field(default_factory=OperatorLines.empty)
+    warm: KernelTotals = field(default_factory=KernelTotals)
+    """As kernels, without the first of several runs of an operator; only with runs."""
 
     def moved(self, move: ClockMove) -> OperatorFigures:
         """Return the figures on another clock."""
@@ -264,7 +266,8 @@ def _computing(
     shape = _translation(strings, pool, shapes)
     parts, kept, totals = list[OperatorTimes](), list[OperatorLengths](), list[KernelTotals]()
     works, lines = list[WorkSums](), list[OperatorLines]()
-    with_work = len(records.metrics) > 0 or len(tasks) <= MOST_UNASKED_WORK
+    with_work = len(records.metrics) > 0 or peak_flop_per_s > 0 or len(tasks) <= MOST_UNASKED_WORK
+    shares = call_shares(tasks) if with_work else None
     seen = cores_seen(tasks, records.metrics)
     with_lines = bool(tasks.line.any())
     is_single = not len(records.steps) and not len(records.ops)
@@ -287,7 +290,7 @@ def _computing(
             )
         if with_work:
             kinds = keys["type"]
-            works.append(work_of_tasks(tasks, rows, kinds, operator, strings, pool))
+            works.append(work_of_tasks(tasks, rows, kinds, operator, strings, pool, shares))
         if with_lines:
             asked = OperatorLines(operator, tasks.line[rows], part_lengths.length_ns).summed()
             lines.append(replace(asked, line=strings.translate(asked.line, pool)))
@@ -307,8 +310,13 @@ def _computing(
         every = OperatorLines.concat(lines)
         measured.lines = replace(every, operator=operator[every.operator]).summed()
     if places and len(times) <= MOST_SINGLE:
-        operator = operator[np.concatenate(operators)]
-        measured.runs = KernelRuns.of_tasks(tasks, np.concatenate(places), operator)
+        operator, rows = operator[np.concatenate(operators)], np.concatenate(places)
+        measured.runs = KernelRuns.of_tasks(tasks, rows, operator)
+        if totals:
+            warm = warm_rows(tasks.start_ns[rows], operator)
+            measured.warm = KernelTotals.of(
+                tasks, rows[warm], operator[warm], records.metrics, records.cores, seen
+            )
     return times, kept, measured
 
 
@@ -320,6 +328,7 @@ class _Measured:
     shapes: ShapeTotals = field(default_factory=ShapeTotals)
     runs: KernelRuns = field(default_factory=KernelRuns.empty)
     lines: OperatorLines = field(default_factory=OperatorLines.empty)
+    warm: KernelTotals = field(default_factory=KernelTotals)
 
 
 def _communicating(

@@ -13,6 +13,7 @@ from timeline.columns.columns import Codes, ColumnTable, Float64, Int64, Rows, c
 from timeline.columns.distinct import distinct_values
 from timeline.columns.group_by import group_by
 from timeline.columns.strings import StringPool
+from timeline.records.not_given import NO_ID
 from timeline.records.tables import Tasks
 
 Shape = tuple[int, ...]
@@ -25,13 +26,22 @@ _BLOCK = 16
 """Number of output channels that filters of format FRACTAL_Z hold side by side."""
 _UNKNOWN_WORK = re.compile(r"grouped|conv|attention|quant", re.I)
 """Types whose operations shapes do not tell, unless they are products or convolutions as above."""
+_SHAPE = re.compile(r"[\d,\s]*")
 _NUMBERS = re.compile(r"\d+")
 _MOST_DIGITS = 15
+_MOST_WORK = (1 << 63) - 1
+"""No run does more operations, or moves more bytes."""
+_TORCH = "aten::"
+_FIRST_MATRIX = {"mm": 0, "bmm": 0, "matmul": 0, "linear": 0, "addmm": 1, "baddbmm": 1}
+"""Position of the first matrix among the inputs of PyTorch's products; a bias may be before it."""
+_FRACTAL = ((16, 8), (16, 16), (16, 32), (16, 64))
+"""Last dimensions of tensors in the format FRACTAL_NZ, whose sizes are no longer in the shape."""
 _BITS = re.compile(r"(\d+)$")
 _SIZES = {"FLOAT": 4, "DOUBLE": 8, "BOOL": 1, "HALF": 2, "LONG": 8, "INT": 4, "BF16": 2, "C10": 2}
 _FAST_TYPES = frozenset({"FLOAT16", "HALF", "BF16", "BFLOAT16", "DT_BF16", "C10::BFLOAT16"})
-FLOP_PER_CYCLE = {True: 8192, False: 2048}
-"""Operations of a cube core in a cycle: of numbers of 16 bits, and of 32 bits."""
+_FAST_CYCLE = 8192
+FLOP_PER_CYCLE = dict.fromkeys(_FAST_TYPES, _FAST_CYCLE) | {"FLOAT": 2048, "FLOAT32": 2048}
+"""Operations of a cube core in a cycle by type of the first input; others are not known."""
 
 
 class WorkSums(ColumnTable):
@@ -69,13 +79,36 @@ class Work:
     peak_cycles: int = 0
 
 
+def call_shares(tasks: Tasks) -> Float64 | None:
+    """Return the share of each task in the kernels' time of its call, (tasks,); None without calls.
+
+    The work of a call is that of all its kernels together, and is divided among them by duration.
+    """
+    rows = np.flatnonzero(tasks.compute & (tasks.call != NO_ID))
+    if not len(rows):
+        return None
+    _, call = distinct_values(tasks.call[rows])
+    duration_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
+    total_ns, count = np.bincount(call, duration_ns)[call], np.bincount(call)[call]
+    shares = np.ones(len(tasks))
+    shares[rows] = np.where(total_ns > 0, duration_ns / np.maximum(total_ns, 1), 1 / count)
+    return shares
+
+
 def work_of_tasks(
-    tasks: Tasks, rows: Rows, kind: Codes, operator: Int64, kinds: StringPool, strings: StringPool
+    tasks: Tasks,
+    rows: Rows,
+    kind: Codes,
+    operator: Int64,
+    kinds: StringPool,
+    strings: StringPool,
+    shares: Float64 | None = None,
 ) -> WorkSums:
     """Return the work of tasks, summed by operator.
 
     rows: of the tasks, among which are those that changed formats of filters. kind, operator:
-    (rows,) type among `kinds`, and row in OperatorTimes. strings: of the tasks.
+    (rows,) type among `kinds`, and row in OperatorTimes. strings: of the tasks. shares: see
+    `call_shares`.
     """
     keys = [
         kind.astype(np.int64),
@@ -111,6 +144,9 @@ def work_of_tasks(
     duration_ns = tasks.end_ns[rows] - tasks.start_ns[rows]
     for name in ("flop_ns", "products_ns", "moved_ns", "peak_ns"):
         of_task[:, _WORK_SUMS.index(name)] *= duration_ns
+    if shares is not None:
+        for name in ("flop", "moved_bytes", "peak_cycles"):
+            of_task[:, _WORK_SUMS.index(name)] *= shares[rows]
     by_name = {name: of_task[:, at] for at, name in enumerate(_WORK_SUMS)}
     return _sum_work(operator, by_name)
 
@@ -141,63 +177,90 @@ def shape_work(
     """
     shapes, made = parse_shapes(inputs), parse_shapes(outputs)
     names = [name.strip().upper() for name in types.split(";")]
-    moved = _moved_bytes([*shapes, *made], names) if made else None
+    moved = _moved_bytes([*shapes, *made], names) if shapes and made else None
     is_product = bool(_PRODUCT.search(kind)) and not re.search("grouped|quant", kind, re.I)
     if is_product:
-        flop, padded = _product(shapes, made)
-        per_cycle = FLOP_PER_CYCLE[names[0] in _FAST_TYPES]
-        return Work(flop, moved, is_product=True, peak_cycles=-(-(padded or 0) // per_cycle))
+        flop, padded = _product(kind, shapes, made)
+        per_cycle = FLOP_PER_CYCLE.get(names[0].removeprefix("DT_"))
+        peak_cycles = -(-padded // per_cycle) if padded and per_cycle else 0
+        return Work(flop, moved, is_product=True, peak_cycles=peak_cycles)
     is_backward = bool(_BACKWARD.search(kind))
     if is_backward or _CONVOLUTION.search(kind):
         results = made if not is_backward else [one for one in shapes if len(one) == 5][-1:]
         flop, padded = _blocked_convolution([*shapes, *made], results, filters or {})
         if flop is None and not is_backward:
             flop, padded = _convolution(shapes, made)
+        if flop is not None and flop > _MOST_WORK:
+            flop = padded = None
         # Those of 32 bits may run as HF32, twice as fast, which nothing here says.
         is_fast = names[-1 if is_backward else 0] in _FAST_TYPES
-        peak_cycles = -(-(padded or 0) // FLOP_PER_CYCLE[True]) if is_fast else 0
+        peak_cycles = -(-(padded or 0) // _FAST_CYCLE) if is_fast else 0
         return Work(flop, moved, is_product=True, peak_cycles=peak_cycles)
     return Work(None, moved, is_product=bool(_UNKNOWN_WORK.search(kind)))
 
 
 def parse_shapes(text: str) -> list[Shape]:
-    """Return the shapes that a profiler writes; those of scalars are empty, all if one is absurd.
+    """Return the shapes that a profiler writes; those of scalars are empty.
+
+    There are none if one of them is absurd, not known (-1), or one of a list of tensors.
 
     >>> parse_shapes("32,64;64,10;"), parse_shapes("[[32, 64], [], [10]]")
     ([(32, 64), (64, 10), ()], [(32, 64), (), (10,)])
     """
     if not text:
         return []
-    if text.startswith("["):
-        parts: Iterable[str] = re.findall(r"\[([^\[\]]*)\]", text[1:-1])
+    if text.startswith("[") and ";" not in text:
+        parts: Sequence[str] = re.findall(r"\[([^\[\]]*)\]", text[1:-1])
     else:
         parts = text.strip('"').split(";")
+    if not all(map(_SHAPE.fullmatch, parts)):
+        return []
     numbers = [_NUMBERS.findall(part) for part in parts]
     if any(len(number) > _MOST_DIGITS for shape in numbers for number in shape):
         return []
     return [tuple(map(int, shape)) for shape in numbers]
 
 
-def _product(inputs: Sequence[Shape], outputs: Sequence[Shape]) -> tuple[int | None, int | None]:
-    """Return the operations of a matrix product, and those of sizes padded to 16."""
-    matrices = [shape for shape in inputs if len(shape) >= 2]
-    if len(matrices) < 2 or not all(map(prod, matrices[:2])):
-        return None, None
-    left, right = matrices[:2]
-    if outputs and len(outputs[0]) >= 2:
-        *batch, rows, columns = outputs[0]
-    elif left[-1] == right[-2]:
-        *batch, rows, columns = (*left[:-1], right[-1])
-    else:
-        return None, None
-    size = prod(left) // max(prod(batch), 1)
-    inner = size // rows if size % rows == 0 and size // rows in right else 0
-    if not inner and size % columns == 0 and size // columns in right:
-        inner = size // columns
-    if not inner:
-        return None, None
-    padded = prod(-(-one // 16) * 16 for one in (rows, columns, inner))
-    return 2 * prod(batch) * rows * columns * inner, 2 * prod(batch) * padded
+def _product(
+    kind: str, inputs: Sequence[Shape], outputs: Sequence[Shape]
+) -> tuple[int | None, int | None]:
+    """Return the operations of a matrix product, and those of sizes padded to 16.
+
+    Both are None if the last two dimensions of the matrices, either of which may be transposed, do
+    not fit together, or if the other ones are not those of a batch.
+    """
+    nothing, name = (None, None), kind.removeprefix(_TORCH)
+    first = _FIRST_MATRIX.get(name, None if kind.startswith(_TORCH) else 0)
+    matrices = [] if first is None else [*inputs[first : first + 2], *outputs[:1]]
+    if len(matrices) < 2 or any(len(one) < 2 or not all(one) for one in matrices):
+        return nothing
+    if any(len(one) > 3 and one[-2:] in _FRACTAL for one in matrices) and kind == name:
+        return nothing
+    left, right, *made = matrices
+    if name == "linear":
+        right = (*right[:-2], right[-1], right[-2])
+    if len(made[0] if made else right) == 2:
+        left = (prod(left[:-1]), left[-1])
+    try:
+        batch = np.broadcast_shapes(left[:-2], right[:-2])
+    except ValueError:
+        return nothing
+    rows, columns = made[0][-2:] if made else (left[-2], right[-1])
+    may_turn = bool(made)
+    inners = {one[1] for one in _turned(left, may_turn) if one[0] == rows} & {
+        one[0] for one in _turned(right, may_turn) if one[1] == columns
+    }
+    if len(inners) != 1 or (made and batch != made[0][:-2]):
+        return nothing
+    (inner,) = inners
+    flop = 2 * prod(batch) * rows * columns * inner
+    padded = 2 * prod(batch) * prod(-(-one // 16) * 16 for one in (rows, columns, inner))
+    return (flop, padded) if flop <= _MOST_WORK else nothing
+
+
+def _turned(shape: Shape, may_turn: bool) -> list[Shape]:
+    """Return the last two dimensions of a matrix, also the other way round if it may be turned."""
+    return [shape[-2:], shape[:-3:-1]] if may_turn else [shape[-2:]]
 
 
 def _convolution(
@@ -262,10 +325,11 @@ def _moved_bytes(shapes: Sequence[Shape], types: Sequence[str]) -> int | None:
     if not sizes or None in sizes:
         return None
     given = [one for one in sizes if one is not None]
-    return sum(
+    moved = sum(
         prod(shape) * (given[at] if at < len(given) else given[0])
         for at, shape in enumerate(shapes)
     )
+    return moved if moved <= _MOST_WORK else None
 
 
 def _size_of(name: str) -> int | None:
@@ -345,7 +409,7 @@ def rates_of(parts: Iterable[tuple[ShapeTotals, Int64]], groups: int) -> WorkRat
     def of_known(amount: str, during: str) -> tuple[Float64, Float64]:
         is_known = sums[during] > 0
         rate = sums[amount] / np.where(is_known, sums[during], 1)
-        return np.where(is_known, sums[amount], np.nan), np.where(is_known, rate, np.nan)
+        return np.where(is_known, np.rint(sums[amount]), np.nan), np.where(is_known, rate, np.nan)
 
     flop, flop_per_ns = of_known("flop", "flop_ns")
     moved_bytes, bytes_per_ns = of_known("moved_bytes", "moved_ns")

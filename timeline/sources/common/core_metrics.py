@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from timeline.columns.columns import Int64
+from timeline.columns.columns import Float64, Int64
 from timeline.columns.distinct import distinct_values
 from timeline.errors import SourceError
 from timeline.records.kernel_metrics import CoreCounts, KernelMetrics, is_metric
@@ -52,13 +52,12 @@ class MetricsBuilder:
 
     def add(self, block: Block) -> Int64:
         """Add the rows of a block; return their row numbers, (rows,), NO_ID if it has no metric."""
-        part = KernelMetrics(
-            {
-                name: block.reals(place)[0]
-                for place, name in enumerate(block.header)
-                if is_metric(name, every=self._every)
-            }
-        )
+        columns = dict[str, Float64]()
+        for place, name in enumerate(block.header):
+            # Of several columns of a name, the first one counts.
+            if is_metric(name, every=self._every) and name not in columns:
+                columns[name] = block.reals(place)[0]
+        part = KernelMetrics(columns)
         if not len(part):
             return np.full(len(block), NO_ID)
         first = self._rows
@@ -93,22 +92,27 @@ def read_task_metrics(
     Returns:
         The metrics, and the row of each task in them, (tasks,), NO_ID if it has none.
     """
-    if not database.count(_TABLE):
-        return KernelMetrics(), np.full(len(task_ids), NO_ID)
-    keys = database.integers(_TABLE, {"globalTaskId": NO_ID, "name": NO_ID})
-    values = database.floats(_TABLE, {"value": _ABSENT})["value"]
-    ids, kernel = distinct_values(keys["globalTaskId"])
-    metrics, metric = distinct_values(keys["name"])
-    cells = np.full((len(metrics), len(ids)), np.nan)
-    cells[metric, kernel] = np.where(values < 0, np.nan, values)
-    labels = [names.get(number, "") for number in metrics.tolist()]
-    columns = {
-        label: column
-        for label, column in zip(labels, cells, strict=True)
-        if is_metric(label, every=every)
-    }
+    absent = KernelMetrics(), np.full(len(task_ids), NO_ID)
+    if not database.count(_TABLE) or not (column := database.column_name(_TABLE, "value")):
+        return absent
+    where = f"WHERE typeof(\"{column}\") IN ('integer', 'real')"
+    keys = database.integers(_TABLE, {"globalTaskId": NO_ID, "name": NO_ID}, where)
+    values = database.floats(_TABLE, {"value": _ABSENT}, where)["value"]
+    numbers, metric = distinct_values(keys["name"])
+    labels = [names.get(number, "") for number in numbers.tolist()]
+    wanted = dict.fromkeys(label for label in labels if is_metric(label, every=every))
+    place = {label: at for at, label in enumerate(wanted)}
+    column_of = np.array([place.get(label, NO_ID) for label in labels], np.int64)[metric]
+    # The last of several values in one cell stays, which is the first one in the table.
+    rows = np.flatnonzero(column_of != NO_ID)[::-1]
+    if not len(rows):
+        return absent
+    ids, kernel = distinct_values(keys["globalTaskId"][rows])
+    cells = np.full((len(wanted), len(ids)), np.nan)
+    cells[column_of[rows], kernel] = np.where(values[rows] < 0, np.nan, values[rows])
+    metrics = KernelMetrics(dict(zip(wanted, cells, strict=True))).measured()
     at = np.minimum(np.searchsorted(ids, task_ids), len(ids) - 1)
-    return KernelMetrics(columns), np.where(ids[at] == task_ids, at, NO_ID)
+    return metrics, np.where(ids[at] == task_ids, at, NO_ID)
 
 
 def read_core_counts(directory: Path, device: int | None) -> CoreCounts:

@@ -163,8 +163,10 @@ class Operators(ThreadIntervals):
             take(host.shapes, rows),
         )
 
-    def launching(self, external: Int64, call: Rows, calls: RuntimeCalls) -> tuple[Codes, Codes]:
-        """Return name and input shapes of the operator that launched each task.
+    def launching(
+        self, external: Int64, call: Rows, calls: RuntimeCalls
+    ) -> tuple[Codes, Codes, Rows]:
+        """Return name and input shapes of the operator that launched each task, and its row.
 
         It is found by id, else by the time of the call.
 
@@ -180,7 +182,7 @@ class Operators(ThreadIntervals):
         row[launched[calls.graph[call[launched]]]] = -1
         unnamed = np.flatnonzero(row < 0)
         row[unnamed] = self.around(call[unnamed], calls)
-        return values_at(self.name, row, NO_NAME), values_at(self.shapes, row, NO_NAME)
+        return values_at(self.name, row, NO_NAME), values_at(self.shapes, row, NO_NAME), row
 
 
 class AutogradOperators(ColumnTable):

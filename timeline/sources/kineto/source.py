@@ -320,10 +320,10 @@ class _Reader:
         operator = np.where(lacks_operator, NO_ID, origins.external)
         tasks, overruns = clip_overruns(launches.tasks, launches.are_replayed())
         host, runtime_rows = self._host_table(calls)
-        launchers, shapes = self._operators.build().launching(operator, task_call, calls)
+        launchers, shapes, row = self._operators.build().launching(operator, task_call, calls)
         tasks = replace(tasks, launch_ns=calls.starts_ns(task_call), op_type=launchers)
         if self._wanted.with_shapes:
-            tasks = replace(tasks, input_shapes=shapes)
+            tasks = replace(tasks, input_shapes=shapes, call=row)
         tasks, ops, descriptions = self._communication(tasks, origins.described, calls, task_call)
         autograd = self._autograd.build()
         autograd = replace(autograd, row=autograd.row + runtime_rows)
