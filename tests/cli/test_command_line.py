@@ -120,7 +120,7 @@ def test_words_of_success(command: Command, profile: Profile) -> None:
     outcome = command(profile.path, "--kind", "detail", "-o", "out.pftrace")
     assert outcome.err == ""
     lines = outcome.out.splitlines()
-    assert re.match(r"[-\w]+: hiding all .* would make the run \d+% shorter\.", lines[0])
+    assert re.match(r"[-\w]+: hiding all .* would make the run \d+% shorter[.;]", lines[0])
     assert any(line.startswith("Step (") for line in lines)
     table = lines.index("") + 1
     assert lines[table + 1].split()[:2] == ["rank", "step"]
