@@ -311,7 +311,9 @@ def test_time_outside_the_cores_leads_where_it_is_most(capsys: pytest.CaptureFix
     ):
         assert main(["--verdict", capture]) == 0
         text = capsys.readouterr().out
-        assert text.startswith(f"FastGeluGrad spends {start} outside the cores; in them, it is ")
+        assert text.startswith(
+            f"FastGeluGrad spends {start} outside the cores, ran once, cold, on 1 core; in them, "
+        )
 
 
 def test_kinds_of_core_and_streams_stay_apart(
@@ -599,3 +601,33 @@ def test_a_comparison_of_kernels_opens_with_them(
     )
     assert "scalar unit (59% busy; MTE2 29%) before" in line
     assert "scalar unit (58% busy; MTE2 44%) now" in line
+
+
+def test_launches_that_differ_have_a_range_with_or_without_the_page(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two sizes of aten::mm, and one AI CPU kernel on two streams; names change nothing."""
+    capture = DATA / "gpu" / "torch_compile_triton"
+    if not capture.exists():
+        pytest.skip("torch_compile_triton is not beside the project")
+    page = ["--report", str(tmp_path / "page.html")]
+    for options in ([], page):
+        assert main([str(capture), "--verdict", *options]) == 0
+        out = capsys.readouterr().out
+        assert out.startswith("aten::mm takes 527 us to 2.03 ms, 7 launches.\n")
+    (relu,) = _captures("cann9-relu")
+    assert "on KERNEL_AICPU takes 26.9 us to 224 us, 200 launches." in _verdict(Path(relu), capsys)
+
+
+def test_comparisons_say_what_they_cannot_compare(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Single cold launches, and two operators."""
+    first, second, _ = _captures("cann-2024")
+    output = ["-o", str(tmp_path / "both.pftrace"), "--force"]
+    assert main(["compare", first, second, *output]) == 0
+    assert "(one launch each, cold)" in capsys.readouterr().out.splitlines()[0]
+    assert main(["compare", _captures("cann9-add")[0], _captures("cann9-div")[0], *output]) == 0
+    line = capsys.readouterr().out.splitlines()[0]
+    assert line.startswith("The operators differ, so that their times do not compare: add_kernel")
+    assert "%)" not in line.partition("(medians")[0]

@@ -134,7 +134,7 @@ def totals(**busy: float) -> KernelTotals:
 )
 def test_pipes_in_turn_add_up_to_all_of_the_time(busy: dict[str, float], in_turn: bool) -> None:
     """Less is time in which none is busy, more is overlap; one that leads is what to look at."""
-    sentence = turns_sentence(totals(**busy), 0, {"mte2": "MTE2"})
+    sentence = turns_sentence(totals(**busy), np.array([True]), {"mte2": "MTE2"})
     assert (sentence is not None) == in_turn
     if sentence is not None:
         assert "add up to 100% (MTE2 40%, " in sentence

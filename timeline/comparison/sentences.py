@@ -23,7 +23,7 @@ from timeline.tables.short_names import operator_label, shortened
 from timeline.tables.table import Table
 from timeline.units import format_count, format_duration, format_short
 from timeline.verdict.figures import Figures
-from timeline.verdict.words import few_kernels
+from timeline.verdict.words import Kernel, few_kernels
 
 if TYPE_CHECKING:
     from timeline.comparison.comparison import Comparison
@@ -57,12 +57,29 @@ def kernel_changes(base: Figures, new: Figures, sides: Sides) -> Iterator[str]:
         ]
     for was, now in pairs:
         name = now.name if was.name == now.name else sides.both(was.name, now.name)
-        took = sides.both(format_short(was.median_ns), format_short(now.median_ns))
+        took = sides.both(was.took(), now.took())
         change = format_change(was.median_ns, now.median_ns)
         bound = ""
         if was.pipe and now.pipe:
             bound = f"; {sides.both(was.bound_text(), now.bound_text())}"
-        yield f"{name} {change}: {took} (medians of launches){bound}."
+        if was.name != now.name and was.core == now.core:
+            yield (
+                f"The operators differ, so that their times do not compare: {name}; {took}"
+                f" ({_basis(was, now)}){bound}."
+            )
+        elif not was.alike or not now.alike:
+            yield f"{name}: {took} (launches differ, so that medians do not compare){bound}."
+        else:
+            yield f"{name} {change}: {took} ({_basis(was, now)}){bound}."
+
+
+def _basis(was: Kernel, now: Kernel) -> str:
+    """Return the number of launches that the times of two kernels are of."""
+    if was.count == now.count == 1:
+        return "one launch each, cold"
+    if 1 in (was.count, now.count):
+        return "one side is a single cold launch"
+    return "medians of launches" if was.alike and now.alike else "ranges of launches"
 
 
 def sentences_of(comparison: Comparison) -> Iterator[str]:

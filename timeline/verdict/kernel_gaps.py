@@ -9,6 +9,7 @@ import numpy as np
 from timeline.analysis.idle.kernel_gaps import CallsOutside, KernelGaps
 from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.work.kernel_bounds import KernelTotals
+from timeline.columns.columns import Bool
 from timeline.printable import printable
 from timeline.records.kernel_metrics import PIPES
 from timeline.records.profiler_tables import L2_HIT_RATES, CollectionSettings
@@ -158,15 +159,16 @@ def _longest(calls: CallsOutside) -> str:
     return f"{name} {format_like(calls.call_ns, calls.total_ns)}"
 
 
-def turns_sentence(kernels: KernelTotals, at: int, labels: dict[str, str]) -> str | None:
+def turns_sentence(kernels: KernelTotals, rows: Bool, labels: dict[str, str]) -> str | None:
     """Return that the pipes of an operator seem to run one after another, None if they do not.
 
     Their shares of the time then add up to about all of it; if they overlapped, it would be more.
 
-    at: row in OperatorTimes. labels: names of pipes that differ from those in tables.
+    rows: mask of the rows of the operator in OperatorTimes. labels: names of pipes that differ
+    from names in tables.
     """
-    measured_ns = int(kernels.sums.measured_ns[kernels.sums.operator == at].sum())
-    pipes = kernels.pipes.take(kernels.pipes.operator == at)
+    measured_ns = int(kernels.sums.measured_ns[rows[kernels.sums.operator]].sum())
+    pipes = kernels.pipes.take(rows[kernels.pipes.operator])
     if not measured_ns or not len(pipes):
         return None
     busy = np.zeros((2, len(PIPES)))

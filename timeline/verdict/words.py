@@ -14,6 +14,8 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.waits.waiting import Basis
 from timeline.analysis.work.framework_calls import STEP
 from timeline.analysis.work.kernel_bounds import LATENCY, LEAST_BOUND, Bounds
+from timeline.columns.columns import Bool, Int64
+from timeline.columns.group_by import sum_by
 from timeline.printable import printable
 from timeline.records.not_given import NO_ID
 from timeline.tables.short_names import shortened
@@ -374,9 +376,10 @@ def kernel_sentences(figures: Figures) -> Iterator[str]:
     if rank is None:
         return
     names = [one.name for one in kernels.values()]
+    group = kernel_groups(rank)
     for at, one in kernels.items():
         yield one.sentence(with_core=names.count(one.name) > 1)
-        yield from filter(None, [turns_sentence(rank.operators.kernels, at, _LABELS)])
+        yield from filter(None, [turns_sentence(rank.operators.kernels, group == at, _LABELS)])
     hosts = [one for one in figures.findings.found if one.kind is FindingKind.SLOW_HOSTS]
     gain_ns = sum(one.further_ns for one in hosts[:1])
     kernel_ns = next(iter(kernels.values())).median_ns
@@ -393,18 +396,24 @@ def few_kernels(figures: Figures) -> tuple[RankFacts | None, dict[int, Kernel]]:
     if not ranks or len(figures.steps):
         return None, {}
     rank = max(ranks, key=lambda one: int(one.operators.times.total_ns.sum()))
-    times = rank.operators.times
-    order = np.argsort(-times.total_ns, kind="stable")
-    all_ns = int(times.total_ns.sum())
-    if int(times.total_ns[order[:MOST_KERNELS]].sum()) < MOST_OF_COMPUTE * all_ns:
+    group = kernel_groups(rank)
+    total_ns = sum_by(group, rank.operators.times.total_ns, len(group))
+    order = np.argsort(-total_ns, kind="stable")
+    all_ns = int(total_ns.sum())
+    if int(total_ns[order[:MOST_KERNELS]].sum()) < MOST_OF_COMPUTE * all_ns:
         return None, {}
-    bounds = rank.operators.warm.bounds(np.arange(len(times)), len(times))
+    bounds = rank.operators.warm.bounds(group, len(group))
     shown = [
-        at
-        for at in order[:MOST_KERNELS].tolist()
-        if times.total_ns[at] >= LEAST_OF_COMPUTE * all_ns
+        at for at in order[:MOST_KERNELS].tolist() if total_ns[at] >= LEAST_OF_COMPUTE * all_ns
     ]
-    return rank, {at: Kernel.of(rank, at, bounds) for at in shown}
+    return rank, {at: Kernel.of(rank, at, bounds, group == at) for at in shown}
+
+
+def kernel_groups(rank: RankFacts) -> Int64:
+    """Return the first row of the same type and core for each row of OperatorTimes."""
+    times, first = rank.operators.times, dict[tuple[int, int, bool], int]()
+    keys = zip(times.type.tolist(), times.core.tolist(), times.communication.tolist(), strict=True)
+    return np.array([first.setdefault(key, at) for at, key in enumerate(keys)], np.int64)
 
 
 @dataclass(frozen=True)
@@ -414,6 +423,7 @@ class Kernel:
     pipe: see `Bounds.bound`. cores: number in use and of the device (NO_ID if not known), None
     unless few are in use; are_counted: see `Bounds`. outside: share of the time outside the cores,
     0 if not known. All but count and first_ns are of warm runs, if there are any.
+    least_ns, most_ns: of the shortest and longest run. alike: whether the median stands for all.
     """
 
     name: str
@@ -428,10 +438,13 @@ class Kernel:
     cores: tuple[int, int] | None
     are_counted: bool
     outside: float
+    least_ns: int
+    most_ns: int
+    alike: bool
 
     @classmethod
-    def of(cls, rank: RankFacts, at: int, bounds: Bounds) -> Kernel:
-        """Return the operator in a row of OperatorTimes."""
+    def of(cls, rank: RankFacts, at: int, bounds: Bounds, rows: Bool) -> Kernel:
+        """Return the operator of some rows of OperatorTimes, a mask; `at` is the first of them."""
         operators = rank.operators
         times, runs = operators.times, operators.runs
         (row,) = np.flatnonzero(runs.operator == at)
@@ -449,23 +462,32 @@ class Kernel:
             float(bounds.bound_share[at]),
             str(bounds.next_pipe[at]),
             float(bounds.next_share[at]),
-            (round(used), most) if used < (most / 2 if most != NO_ID else 1.5) else None,
+            (round(used), most) if used < max(most / 2, 1.5) else None,
             bool(bounds.are_counted[at]),
             float(np.nan_to_num(bounds.outside_core[at])),
+            int(runs.least_ns[row]),
+            int(runs.most_ns[row]),
+            bool(runs.alike[row]),
         )
 
     def sentence(self, *, with_core: bool) -> str:
         """Return what bounds the kernel, how long it takes, and how it ran."""
         name = f"{self.name} on {self.core}" if with_core else self.name
-        took = format_short(self.median_ns)
+        took = self.took()
         head = f"{name} takes {took}"
         if self.outside >= MOSTLY_OUTSIDE:
-            spent = format_share(self.outside, 1)
-            head = f"{name} spends {spent} of {took} outside the cores"
-            head += f"; in them, it is {self.bound_text()}" if self.pipe else ""
-        elif self.pipe:
+            spent = f"{name} spends {format_share(self.outside, 1)} of {took} outside the cores"
+            spent = ", ".join([spent, *self._runs(), *self._cores()])
+            return f"{spent}; in them, it is {self.bound_text()}." if self.pipe else f"{spent}."
+        if self.pipe:
             head = f"{name} is {self.bound_text()}: {took}"
         return ", ".join([head, *self._runs(), *self._cores()]) + "."
+
+    def took(self) -> str:
+        """Return the median duration, or the range of durations if runs are not alike."""
+        if self.alike:
+            return format_short(self.median_ns)
+        return f"{format_short(self.least_ns)} to {format_short(self.most_ns)}"
 
     def bound_text(self) -> str:
         """Return what bounds it, as the end of a sentence; `pipe` must be known."""
@@ -486,7 +508,7 @@ class Kernel:
     def _runs(self) -> Iterator[str]:
         if self.count == 1:
             yield "ran once, cold"
-        elif self.count > LEAST_WARM and self.first_ns >= COLD * self.median_ns:
+        elif self.alike and self.count > LEAST_WARM and self.first_ns >= COLD * self.median_ns:
             yield f"{format_number(self.count - 1)} warm launches"
             yield f"first {format_like(self.first_ns, self.median_ns)}"
         else:
@@ -496,7 +518,7 @@ class Kernel:
         if self.cores is not None:
             used, device = self.cores
             cores = format_count(used if device == NO_ID else device, "core")
-            on = cores if device == NO_ID else f"{used} of {cores}"
+            on = cores if device in (NO_ID, 1) else f"{used} of {cores}"
             yield f"{on} busy on average" if self.are_counted else f"on {on}"
         if OUTSIDE <= self.outside < MOSTLY_OUTSIDE:
             core_ns = round((1 - self.outside) * self.median_ns)

@@ -247,6 +247,33 @@ def test_runs_tell_the_first_from_the_others() -> None:
 
 
 @pytest.mark.parametrize(
+    ("lengths_ns", "streams", "alike"),
+    [
+        ([90, 10, 11, 10, 12, 11], [1] * 6, 1),
+        ([10, 10, 10, 40, 40, 40], [1] * 6, 0),
+        ([90] + [10] * 20 + [20] * 3, [1] * 21 + [2] * 3, 0),
+        ([90] + [10] * 20 + [20] * 3, [1] * 24, 1),
+    ],
+)
+def test_a_median_stands_for_runs_alike(
+    lengths_ns: list[int], streams: list[int], alike: int
+) -> None:
+    """Not for wide quartiles, nor for a stream of its own pace; the first run is left out."""
+    count = len(lengths_ns)
+    start_ns = np.arange(count) * 100
+    tasks = Tasks.of(
+        count,
+        start_ns=start_ns,
+        end_ns=start_ns + np.array(lengths_ns),
+        name=0,
+        stream=np.array(streams),
+    )
+    runs = KernelRuns.of_tasks(tasks, np.arange(count), np.zeros(count, np.int64))
+    assert runs.alike.tolist() == [alike]
+    assert (runs.least_ns[0], runs.most_ns[0]) == (min(lengths_ns), max(lengths_ns))
+
+
+@pytest.mark.parametrize(
     ("kind", "inputs", "outputs", "flop"),
     [
         ("MatMulV2", "32,9216;4096,9216;4096", "32,4096", 2 * 32 * 9216 * 4096),

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Bool, ColumnTable, Float64, Int64, Rows, column
-from timeline.columns.distinct import distinct_values, rows_by_value
+from timeline.columns.distinct import distinct_pairs, distinct_values, rows_by_value
 from timeline.columns.group_by import sum_by, sum_rows
 from timeline.records.kernel_metrics import (
     CUBE_SIDE,
@@ -236,19 +236,30 @@ def bounds_of(parts: Iterable[tuple[KernelTotals, Int64]], groups: int) -> Bound
     )
 
 
+_ALIKE = 1.4
+"""Quotient of durations up to which one median stands for both."""
+_LEAST_OF_KIND = 3
+"""Minimum number of runs of one name, shape and stream for a median of their own."""
+
+
 class KernelRuns(ColumnTable):
     """First run and other runs of each operator, one row each.
 
     A run is the kernels of one call, or a kernel without a call.
 
     operator: row in OperatorTimes. count: number of its runs. first_ns: duration of the first;
-    median_ns: of the others, or of that one if there are no others.
+    median_ns: of the others, or of that one if there are no others. least_ns, most_ns: shortest and
+    longest run. alike: 0 if a median hides that runs differ: their quartiles, or the medians of
+    their streams, names and shapes, are more than `_ALIKE` apart.
     """
 
     operator: Int64 = column(np.int64)
     count: Int64 = column(np.int64)
     first_ns: Int64 = column(np.int64)
     median_ns: Int64 = column(np.int64)
+    least_ns: Int64 = column(np.int64)
+    most_ns: Int64 = column(np.int64)
+    alike: Int64 = column(np.int64, 1)
 
     @classmethod
     def of_tasks(cls, tasks: Tasks, rows: Rows, operator: Int64) -> KernelRuns:
@@ -259,6 +270,10 @@ class KernelRuns(ColumnTable):
         start_ns, calls = tasks.start_ns[rows], tasks.call[rows]
         kernels_ns = tasks.end_ns[rows] - start_ns
         calls = np.where(calls == NO_ID, -1 - np.arange(len(calls)), calls)
+        _, kind = distinct_pairs(
+            tasks.name[rows].astype(np.int64), tasks.input_shapes[rows].astype(np.int64)
+        )
+        _, kind = distinct_pairs(kind, tasks.stream[rows])
         runs = []
         for one, places in rows_by_value(operator):
             distinct_calls, run = distinct_values(calls[places])
@@ -266,8 +281,13 @@ class KernelRuns(ColumnTable):
             first = int(run[np.argmin(start_ns[places])])
             others_ns = np.delete(durations_ns, first) if len(durations_ns) > 1 else durations_ns
             first_ns, median_ns = int(durations_ns[first]), int(np.median(others_ns))
-            runs.append((one, len(durations_ns), first_ns, median_ns))
-        columns = np.array(runs, np.int64).reshape(-1, 4).T
+            kinds = np.zeros(len(durations_ns), np.int64)
+            kinds[run] = kind[places]
+            kinds = np.delete(kinds, first) if len(kinds) > 1 else kinds
+            ends = int(durations_ns.min()), int(durations_ns.max())
+            alike = int(_are_alike(others_ns, kinds))
+            runs.append((one, len(durations_ns), first_ns, median_ns, *ends, alike))
+        columns = np.array(runs, np.int64).reshape(-1, 7).T
         return cls(*(np.ascontiguousarray(values) for values in columns))
 
 
@@ -279,6 +299,17 @@ def warm_rows(start_ns: Int64, operator: Int64) -> Rows:
     order = np.argsort(start_ns, kind="stable")
     _, first, count = np.unique(operator[order], return_index=True, return_counts=True)
     return np.delete(np.arange(len(order)), order[first[count > 1]])
+
+
+def _are_alike(durations_ns: Int64, kind: Int64) -> bool:
+    """Return whether one median stands for runs of several kinds; of single runs, quartiles say."""
+    low, high = np.quantile(durations_ns, (0.25, 0.75))
+    medians = [
+        np.median(durations_ns[places])
+        for _, places in rows_by_value(kind)
+        if len(places) >= _LEAST_OF_KIND
+    ]
+    return bool(max([high, *medians]) <= _ALIKE * min([low, *medians]))
 
 
 def cores_seen(tasks: Tasks, metrics: KernelMetrics) -> CoreCounts:

@@ -309,8 +309,12 @@ def _computing(
     if lines:
         every = OperatorLines.concat(lines)
         measured.lines = replace(every, operator=operator[every.operator]).summed()
-    if places and len(times) <= MOST_SINGLE:
-        operator, rows = operator[np.concatenate(operators)], np.concatenate(places)
+    # Names, if asked for, do not tell kernels of one type and core apart.
+    _, kind = distinct_pairs(times.type.astype(np.int64), times.core.astype(np.int64))
+    _, first = np.unique(kind, return_index=True)
+    if places and len(first) <= MOST_SINGLE:
+        rows = np.concatenate(places)
+        operator = first[kind][operator[np.concatenate(operators)]]
         measured.runs = KernelRuns.of_tasks(tasks, rows, operator)
         if totals:
             warm = warm_rows(tasks.start_ns[rows], operator)
