@@ -12,6 +12,7 @@ import numpy as np
 
 from timeline.analysis.gains.findings import (
     FASTER,
+    NOTABLE,
     Basis,
     Cause,
     Finding,
@@ -162,9 +163,12 @@ def report_findings(
         if items:
             reason = f"{format_number(items)} tasks are too many to replay, choose --steps"
             return ReportedFindings(reason=reason), None
-        are_left_out = any(rank.recorded.tasks.any() for rank in facts)
+        are_left_out = any(
+            rank.recorded.tasks.any() or (rank.idle is None and len(rank.operators.runs))
+            for rank in facts
+        )
         return ReportedFindings(reason=NOT_ASKED) if are_left_out else ReportedFindings(), None
-    losses = find_losses(run)
+    losses = _without_needed_gaps(find_losses(run), facts)
     numbers = [rank.rank for rank in facts]
     allocating = _allocating_share(path, _ordinary_numbers(facts))
     words = FindingWords(
@@ -182,6 +186,27 @@ def report_findings(
         losses.reason,
     )
     return reported, find_culprit(facts, waiting, losses)
+
+
+def _without_needed_gaps(losses: Findings, facts: Sequence[RankFacts]) -> Findings:
+    """Limit what hosts of a run without steps could win to its gaps before late launches.
+
+    A gain that is then no longer notable is left out. Without known launches, nothing changes.
+    """
+    gaps = [rank.idle.kernel_gaps for rank in facts if rank.idle is not None]
+    if losses.step_numbers or not any(one.queued.count + one.late.count for one in gaps):
+        return losses
+    most_ns = sum(one.most_ns for one in gaps)
+    limited = (
+        replace(one, gain_ns=min(one.gain_ns, most_ns), further_ns=min(one.further_ns, most_ns))
+        if one.kind is FindingKind.SLOW_HOSTS and not one.fault
+        else one
+        for one in losses.found
+    )
+    least_ns = NOTABLE * losses.recording_ns
+    return replace(
+        losses, found=tuple(one for one in limited if one.fault or one.further_ns >= least_ns)
+    )
 
 
 def _once_each(findings: Iterable[ReportedFinding]) -> tuple[ReportedFinding, ...]:

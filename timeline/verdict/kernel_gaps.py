@@ -72,8 +72,7 @@ def gap_sentences(gaps: KernelGaps, kernel_ns: int, gain_ns: int, what: str) -> 
         )
     if gaps.late.total_ns >= NOTABLE * gaps.span_ns:
         # The device needs some time of each gap, however early kernels are launched.
-        most_ns = gaps.late.total_ns - gaps.least_ns * gaps.late.count
-        yield _late(gaps, kernel_ns, min(gain_ns, most_ns))
+        yield _late(gaps, kernel_ns, min(gain_ns, gaps.most_ns))
 
 
 def _cost(what: str) -> str:

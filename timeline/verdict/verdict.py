@@ -55,6 +55,8 @@ LEAST_COMPUTE = 0.2
 """Share of a mean step that must compute for a sentence on what bounds that."""
 NOTABLE = 0.05
 """Minimum share by which a rank or step exceeds others to be notably longer."""
+BUSY = 0.95
+"""Share of a mean step from which computing leaves nothing to win by faster data."""
 MOST = 2 / 3
 """Minimum share of all waiting that a rank causes for it to be named."""
 
@@ -193,6 +195,8 @@ class Verdict:
         advice = [
             one for one in advice if one.about != STEP_INTERVAL_OF_RANKS or one.rank not in blamed
         ]
+        if mean is not None and mean.computing_ns >= BUSY * mean.period_ns:
+            advice = [one for one in advice if one.about not in ABOUT_DATA]  # data come in time
         is_notable = extreme is not None and extreme.is_notable
         slow_step = SlowBesideUsual.of(figures, ordinary) if is_notable else None
         odd = (one.steps for one in figures.findings.found if one.steps)

@@ -271,7 +271,10 @@ class _Search:
             [self._total_ns(less_ns, in_time=in_time) for less_ns in steps_ns]
             for in_time in (False, True)
         )
-        for lever in _levers(self._mends, is_whole=self._run.is_whole and self._run.is_linked):
+        is_whole = self._run.is_whole and self._run.is_linked
+        works = [rank.recording.work for rank in self._run.ranks]
+        has_launches = any((work.launch != NO_ID).any() for work in works)
+        for lever in _levers(self._mends, is_whole=is_whole, has_launches=has_launches):
             waits = lever.kind is FindingKind.EXPOSED_COMMUNICATION
             alone, further = (
                 before_ns - self._total_ns(lever.on_top_of(less_ns), in_time=True)
@@ -600,11 +603,11 @@ def _of_links(run: Run, mends: Mends) -> Iterator[_Candidate]:
             yield _Candidate(kind, (rank,), None, cause, transfers, slow_ns[transfers])
 
 
-def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
+def _levers(mends: Mends, *, is_whole: bool, has_launches: bool) -> Iterator[_Candidate]:
     """Yield candidates that would make a run without faults faster.
 
     If members are not recorded, part of the apparent transfer time is waiting, and they may have
-    their data in time: those gains are bounds.
+    their data in time: those gains are bounds. Without any recorded launch, nothing is said of hosts.
     """
     parts = mends.parts
     exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)
@@ -621,6 +624,8 @@ def _levers(mends: Mends, *, is_whole: bool) -> Iterator[_Candidate]:
     data_ns = np.where(parts.part == Part.INPUT, parts.time_ns, 0)
     kind, cause = FindingKind.STARVED, Cause.INPUT
     yield from _candidates(kind, None, None, cause, data_ns, basis=basis, fault=False)
+    if not has_launches:
+        return
     # The time between tasks with unknown launches may have any cause.
     hosts_ns = np.where((parts.part == Part.HOST) & parts.on_host, parts.time_ns, 0)
     kind, cause = FindingKind.SLOW_HOSTS, Cause.HOST

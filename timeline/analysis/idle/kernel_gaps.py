@@ -11,6 +11,7 @@ from timeline.analysis.idle.launches import DeviceItems, values_at
 from timeline.columns.columns import Int64, Rows, sort_rows
 from timeline.columns.distinct import rows_by_value
 from timeline.columns.group_by import group_by
+from timeline.columns.intervals import covered_between, union
 from timeline.records.not_given import NO_ID
 from timeline.records.tables import Records, Spans
 
@@ -48,7 +49,7 @@ class KernelGaps:
 
     all: gaps with work on both sides. queued: of them, those whose kernel the host began to launch
     before the device became free, so that it made the gap itself; late: those launched after it. A
-    gap whose launch is not recorded is in neither. waited: gaps that are not of queued kernels, and
+    gap whose launch is not recorded, or in which kernels were lost, is in neither. waited: gaps that are not of queued kernels, and
     in which a host call returned that had waited for the device; call: name of most of these calls.
     least_ns: gap that the device needs, the low end of queued ones, 0 if too few are known.
     start_ns: median time from the return of a late launch to the start of its kernel, 0 or more.
@@ -66,6 +67,11 @@ class KernelGaps:
     before: CallsOutside = CallsOutside()
     after: CallsOutside = CallsOutside()
 
+    @property
+    def most_ns(self) -> int:
+        """Return the time that a host could win: late gaps beyond what the device needs of each."""
+        return max(self.late.total_ns - self.least_ns * self.late.count, 0)
+
 
 def kernel_gaps(records: Records, gaps: Spans, item: Rows, items: DeviceItems) -> KernelGaps:
     """Sum the gaps of a device by when the kernel after each was launched.
@@ -76,7 +82,9 @@ def kernel_gaps(records: Records, gaps: Spans, item: Rows, items: DeviceItems) -
         return KernelGaps()
     first_ns, last_ns = int(items.start_ns.min()), int(items.end_ns.max())
     length_ns = gaps.end_ns - gaps.start_ns
+    lost = union(records.unrecorded.start_ns, records.unrecorded.end_ns)
     known = values_at(items.launch, item, NO_ID) != NO_ID
+    known &= covered_between(lost, gaps.start_ns, gaps.end_ns) == 0
     is_late = known & (values_at(items.launch_start_ns, item) >= gaps.start_ns)
     is_queued = known & ~is_late
     queued_ns, least_ns = length_ns[is_queued], 0

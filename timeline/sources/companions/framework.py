@@ -37,8 +37,8 @@ _COLUMNS: ColumnNames = {
     "blocks": ("block_dim",),
     "info": ("op_info",),
 }
-"""Column names of framework_raw_N.csv, newest first. In files with op_type (MindSpore 2.1 and 2.2),
-kernel_type is the core, and blocks are not set."""
+"""Column names of framework_raw_N.csv, newest first. In files with both op_type and kernel_type
+(MindSpore 2.1 and 2.2), the latter is the core, and blocks are not set."""
 Tensors = Mapping[tuple[str, int], Mapping[str, Any]]
 """Format, data_type and shape of tensors, by side (`input` or `output`) and number."""
 
@@ -167,7 +167,7 @@ def read_framework_rows(path: Path, strings: StringPool, damage: LossLog) -> Fra
     for block in read_blocks(path, _COLUMNS, ("name",), damage, RowShape.RAGGED):
         names = {key: block.codes(key, strings, str.strip) for key in ("name", "kind", "info")}
         absent = {"stream": NO_ID, "task": NO_ID, "blocks": NO_ID, "graph": NO_GRAPH}
-        if "op_type" in block.header:
+        if {"op_type", "kernel_type"} <= set(block.header):
             del absent["blocks"]
         ids = {key: block.integers(key, default) for key, default in absent.items()}
         for key, default in absent.items():
