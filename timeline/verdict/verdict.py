@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.gains.findings import Cause, FindingKind
+from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
@@ -159,6 +160,8 @@ class Verdict:
     """Command that shows each finding in detail, an empty string for none; added after `of`."""
     host_outside: str | None = None
     """Sentence on host calls outside the time of few operators; None unless they take longer."""
+    is_unexplained: bool = False
+    """Whether the device idles notably, and nearly all of that time has no recorded launch."""
     one_off: str | None = None
     """Sentence on a host call that took most of the idle time once; None without any."""
 
@@ -248,6 +251,11 @@ class Verdict:
             one_off=None
             if mean is None or idle is None
             else one_off_sentence(figures.facts, idle.left_out),
+            is_unexplained=mean is not None
+            and idle is not None
+            and bool(idle.largest(mean.period_ns))
+            and dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
+            > words.NEARLY_ALL * idle.total_ns,
             slow_step=slow_step,
             pair_to_see=next(pairs, slow_step),
         )
@@ -316,7 +324,11 @@ class Verdict:
             findings = [one.sentence for one in self.findings.found if one.kind not in _OF_KERNELS]
         yield from findings[:1]
         if self.mean is not None and not (findings or self.findings.reason or self.kernels):
-            yield words.nothing_sentence(self.mean, self._longest_operator())
+            if self.is_unexplained:
+                busy = format_share(self.mean.computing_ns, self.mean.period_ns)
+                yield f"Device computes {busy} of the time; launches are not recorded."
+            else:
+                yield words.nothing_sentence(self.mean, self._longest_operator())
         yield from self.data_advice
         yield from self.advice
         yield from self.untimed

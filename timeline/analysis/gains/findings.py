@@ -607,7 +607,7 @@ def _levers(mends: Mends, *, is_whole: bool, has_launches: bool) -> Iterator[_Ca
     """Yield candidates that would make a run without faults faster.
 
     If members are not recorded, part of the apparent transfer time is waiting, and they may have
-    their data in time: those gains are bounds. Without any recorded launch, nothing is said of hosts.
+    their data in time: those gains are bounds. Without recorded launches, hosts are no candidate.
     """
     parts = mends.parts
     exposed_ns = np.minimum(parts.exposed_ns, parts.time_ns)

@@ -49,7 +49,8 @@ class KernelGaps:
 
     all: gaps with work on both sides. queued: of them, those whose kernel the host began to launch
     before the device became free, so that it made the gap itself; late: those launched after it. A
-    gap whose launch is not recorded, or in which kernels were lost, is in neither. waited: gaps that are not of queued kernels, and
+    gap whose launch is not recorded, or in which kernels were lost, is in neither.
+    waited: gaps that are not of queued kernels, and
     in which a host call returned that had waited for the device; call: name of most of these calls.
     least_ns: gap that the device needs, the low end of queued ones, 0 if too few are known.
     start_ns: median time from the return of a late launch to the start of its kernel, 0 or more.
