@@ -16,7 +16,7 @@ pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="no real profiles besi
 
 def verdict_of(name: str) -> Any:
     """Return the verdict on a capture as plain values."""
-    return timeline.open(DATA / name).verdict().to_dict()["verdict"]
+    return timeline.open_profile(DATA / name).verdict().to_dict()
 
 
 def test_lost_kernels_are_no_late_launches() -> None:
@@ -44,7 +44,7 @@ def test_one_gain_is_said_everywhere() -> None:
 
 def test_busy_devices_need_no_faster_data_and_blocks_are_read() -> None:
     """A queue that is empty once does not matter to a device that computes 97% of the time."""
-    profile = timeline.open(DATA / "mindspore-run2")
+    profile = timeline.open_profile(DATA / "mindspore-run2")
     assert "num_parallel_workers" not in str(profile.verdict())
     blocks = profile.framework()["block_dim"]
     assert 32 in blocks.tolist()
