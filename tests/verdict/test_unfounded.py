@@ -11,12 +11,16 @@ import timeline
 from timeline.analysis.gains.findings import FindingKind
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="no real profiles beside the project")
+pytestmark = [
+    pytest.mark.skipif(not DATA.is_dir(), reason="no real profiles beside the project"),
+    pytest.mark.filterwarnings("ignore::timeline.TimelineWarning"),
+]
 
 
-def verdict_of(name: str) -> Any:
+def verdict_of(name: str) -> dict[str, Any]:
     """Return the verdict on a capture as plain values."""
-    return timeline.open(DATA / name).verdict().to_dict()["verdict"]
+    verdict: dict[str, Any] = timeline.find_verdict(DATA / name).to_dict()["verdict"]
+    return verdict
 
 
 def test_lost_kernels_are_no_late_launches() -> None:
@@ -44,7 +48,6 @@ def test_one_gain_is_said_everywhere() -> None:
 
 def test_busy_devices_need_no_faster_data_and_blocks_are_read() -> None:
     """A queue that is empty once does not matter to a device that computes 97% of the time."""
-    profile = timeline.open(DATA / "mindspore-run2")
-    assert "num_parallel_workers" not in str(profile.verdict())
-    blocks = profile.framework()["block_dim"]
-    assert 32 in blocks.tolist()
+    with timeline.open_profile(DATA / "mindspore-run2") as profile:
+        assert "num_parallel_workers" not in str(timeline.find_verdict(profile))
+        assert 32 in profile.framework()["block_dim"].tolist()
