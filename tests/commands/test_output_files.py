@@ -161,7 +161,8 @@ def test_only_an_earlier_answer_gives_way(command: Command, profile: Profile, su
     ours = command.directory / f"ours{suffix}"
     assert command(profile.path, "-o", ours.name).code == 0
     target = command.directory / name
-    for foreign in (b"precious", b"", ours.read_bytes()[:40]):
+    whole = ours.read_bytes()
+    for foreign in (b"precious", b"", whole[:40], whole + b"my notes\n", whole + b"\nnotes"):
         target.write_bytes(foreign)
         outcome = command(profile.path)
         assert (outcome.code, outcome.out) == (1, "")

@@ -15,6 +15,9 @@ from timeline.comparison.sentences import cause_label
 from timeline.reports.comparison_report import ComparisonReport, comparison_markdown
 from timeline.tables.table import Table
 
+LINKS = "https://example.com www.example.com &lt;b&gt; $x$ $$y$$"
+"""What GitHub links by itself, reads as a character, and sets as a formula."""
+
 
 def report(word: str = "", *, factor: int = 3) -> ComparisonReport:
     """A comparison of figures that nobody measured, in which each tenth operator is longer."""
@@ -36,7 +39,7 @@ def tables(text: str) -> list[list[list[str]]]:
     return [[re.split(r"(?<!\\)\|", line)[1:-1] for line in block] for block in blocks]
 
 
-@pytest.mark.parametrize("word", ["", HOSTILE, "a|b`c`@you #1 <b>*x*_y_"])
+@pytest.mark.parametrize("word", ["", HOSTILE, "a|b`c`@you #1 <b>*x*_y_", LINKS])
 def test_it_is_markdown_and_nothing_else(word: str) -> None:
     """Each row of a table has as many cells; no name is markup or calls anybody."""
     text = comparison_markdown(report(word))
@@ -46,7 +49,9 @@ def test_it_is_markdown_and_nothing_else(word: str) -> None:
         assert {len(row) for row in table} == {5}
         assert set(table[1][1:]) == {"--:"}
     plain = re.sub(r"`[^`\n]*`", "", text)
-    assert not re.search(r"(?<!\\)[<>]", plain)
+    assert not re.search(r"(?<!\\)[<>&$]", plain)
+    assert not re.search(r"(?<!\\)://", plain)
+    assert "www." not in plain
     assert "@" not in plain
     assert "\x1b" not in text
     assert "\u202e" not in text

@@ -23,7 +23,7 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import render_export_page
 from timeline.reports.html.charts import PARTS, StepGrid, draw_steps, with_parts
-from timeline.reports.html.page import LONG, size_column
+from timeline.reports.html.page import LONG, LONGEST, size_column
 from timeline.tables.operators import total_by_type
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
@@ -381,6 +381,23 @@ def test_the_page_stays_small(ranks: int, steps: int) -> None:
 
 
 # -- safety ----------------------------------------------------------------------------------------
+
+
+def test_names_of_any_length_keep_the_page_small() -> None:
+    """They stay apart, also in tooltips."""
+    made = made_report(2, 6, names=60)
+    operators = made.figures.operators
+    names = np.array([name + 90_000 * "x" for name in operators["name"].tolist()], object)
+    figures = made.figures.with_tables(operators=Table({**operators.columns, "name": names}))
+    page = render_export_page(replace(made, figures=figures))
+    assert len(page) < MOST_BYTES
+    (whole,) = (
+        one["whole"]
+        for one in read(page).tables["operators-by-name"]["columns"]
+        if one.get("whole")
+    )
+    assert {len(text) for text in whole.values()} == {LONGEST}
+    assert len(set(whole.values())) == len(whole) > 50
 
 
 def test_the_policy_allows_one_script_and_one_sheet(content: bytes) -> None:

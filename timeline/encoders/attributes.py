@@ -6,6 +6,7 @@ Encoders write them at the beginning of a file, so only the beginning is read.
 from __future__ import annotations
 
 import io
+import os
 import zlib
 from collections.abc import Iterator, Mapping
 from itertools import islice
@@ -37,6 +38,7 @@ _PACKET_TAG = 1 << 3 | 2
 _COMPRESSED = varint(50 << 3 | 2)
 """The tag of compressed packets, the only field of the packet that holds them."""
 _MOST_VARINT_BYTES = 10
+_MOST_HEAD_BYTES = 2 * _MOST_VARINT_BYTES + len(_COMPRESSED)
 _ADVICE = "Name a file that tlexport wrote, or export the profile again."
 _OTHER_PROGRAM = "is not a trace that tlexport wrote."
 _CUT = "is incomplete: it ends before its attributes."
@@ -63,13 +65,49 @@ def read_attributes(path: Path) -> Mapping[str, str]:
 
 
 def is_ours(path: Path) -> bool:
-    """Return whether a path is a regular file, not a symbolic link, that tlexport wrote."""
+    """Return whether a path is a regular file, not a symbolic link, as tlexport wrote it.
+
+    A file to which anything was appended holds somebody's own words.
+    """
     try:
         if path.is_symlink() or not path.is_file():
             return False
-        return MARK in read_attributes(path)
-    except (SourceError, OSError):
+        return MARK in read_attributes(path) and _ends_as_written(path)
+    except (SourceError, OSError, zlib.error):
         return False
+
+
+def _ends_as_written(path: Path) -> bool:
+    """Return whether a file ends where its format does.
+
+    Raises:
+        SourceError, OSError, zlib.error: it is damaged or cannot be read.
+    """
+    with path.open("rb") as file:
+        beginning = file.read(len(_GZIP))
+        if beginning == _GZIP:
+            file.seek(0)
+            unpacker = zlib.decompressobj(_GZIP_WINDOW)
+            while not unpacker.eof and (packed := file.read(_PIECE_BYTES)):
+                unpacker.decompress(packed)
+            return unpacker.eof and not unpacker.unused_data and not file.read(1)
+        size_bytes = file.seek(0, os.SEEK_END)
+        if beginning[:1] == b"{":
+            from timeline.encoders.chrome import ENDING  # only for files in that format
+
+            file.seek(max(0, size_bytes - len(ENDING)))
+            return file.read() == ENDING
+        at = 0
+        while at < size_bytes:
+            file.seek(at)
+            head = _FileBytes(io.BytesIO(file.read(_MOST_HEAD_BYTES)))
+            if _varint(head, path) != _PACKET_TAG:
+                return False
+            packet_bytes = _varint(head, path)
+            if head.peek(len(_COMPRESSED)) != _COMPRESSED:
+                return False
+            at += len(varint(_PACKET_TAG)) + len(varint(packet_bytes)) + packet_bytes
+        return at == size_bytes
 
 
 def _read(stream: _Buffered, path: Path) -> Mapping[str, str]:
@@ -115,7 +153,7 @@ class _Buffered:
 class _FileBytes(_Buffered):
     """The bytes of a file."""
 
-    def __init__(self, file: io.FileIO) -> None:
+    def __init__(self, file: io.FileIO | io.BytesIO) -> None:
         super().__init__()
         self._file = file
 

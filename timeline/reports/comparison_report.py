@@ -169,7 +169,7 @@ MOST_OPERATORS, MOST_CLASSES, MOST_WARNINGS = 5, 5, 5
 MOST_OF_NAME = 80
 """Maximum length of the name of an operator."""
 INDENT = "\N{NO-BREAK SPACE}" * 4
-_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~])")
+_MARKS = re.compile(r"([\\`*_{}\[\]<>#|~&$]|:(?=//)|(?<=[wW]{3})\.)")
 """Characters of Markdown markup, except @, by which GitHub mentions users."""
 
 

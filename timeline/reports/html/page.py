@@ -30,7 +30,9 @@ Block = dict[str, Any]
 
 MOST_WARNINGS = 100
 LONG = 80
-"""Maximum length of a string in a table; a longer one is shortened, and whole in its tooltip."""
+"""Maximum length of a string in a table; a longer one is shortened, and longer in its tooltip."""
+LONGEST = 500
+"""Maximum length of a string in a tooltip; most names of kernels are shorter."""
 SHORT = 16
 """Maximum number of rows of tables that are unfolded at first."""
 _UNITS = (("s", 10**9), ("ms", 10**6), ("µs", 10**3), ("ns", 1))
@@ -260,10 +262,10 @@ def text_column(title: str, values: npt.NDArray[Any] | Sequence[Any]) -> Block |
     ]
     if not any(whole):
         return None
-    short = shortened(whole, LONG)
+    longer, short = shortened(whole, LONGEST), shortened(whole, LONG)
     cut = {
         str(at): text
-        for at, (text, shown) in enumerate(zip(whole, short, strict=True))
+        for at, (text, shown) in enumerate(zip(longer, short, strict=True))
         if text != shown
     }
     return {"title": title, "kind": "text", "values": short, "whole": cut}
