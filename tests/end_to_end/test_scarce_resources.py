@@ -73,7 +73,7 @@ def test_too_few_open_files_for_several_processes_are_said(
 @pytest.mark.parametrize("more_bytes", [0, 4 << 20])
 def test_too_little_memory_is_said(shelf: ProfileShelf, tmp_path: Path, more_bytes: int) -> None:
     """Wherever it runs out, in a process that has loaded all that it needs."""
-    few, many = (shelf.get("torch-db", ranks=1, steps=steps).path for steps in (3, 400))
+    few, many = (shelf.get("torch-db", ranks=1, steps=steps).path for steps in (3, 1200))
     before = f"""
 main([{str(few)!r}, "--kind", "detail", "-q", "-o", {str(tmp_path / "few.pftrace")!r}])
 pages = int(open("/proc/self/statm").read().split()[0])
