@@ -52,16 +52,8 @@ def test_a_run_whose_queue_was_empty(tmp_path: Path) -> None:
     assert (root["usage"], root["mean_size"], root["children"]) == (0.015625, 1.0, [1])
     source = row(report["data_pipeline"], rank=1, op=3)
     assert (source["bottleneck"], source["workers"], source["children"]) == ("slow source", 8, [])
-    said = report["verdict"]["sentences"]
-    assert (
-        "Data processing of rank 1 is too slow: its host queue was empty for 1 of 1 batches, "
-        "more than 30%." in said
-    )
-    assert (
-        "Likely ImageFolderOp 3, which fills 0% of its queue: raise its num_parallel_workers."
-        in said
-    )
-    assert "Processors of rank 1's host are 90% busy." in said
+    said = " ".join(report["verdict"]["sentences"])
+    assert "queue was empty" not in said, "the device is busy 97% of the time"
 
 
 def test_the_mean_of_no_steps_is_no_wait_for_data(tmp_path: Path) -> None:

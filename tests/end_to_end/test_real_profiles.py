@@ -76,7 +76,8 @@ def export_of(capture: str, target: Path) -> Export:
     report = export(DATA / capture, target, kind=Kind.DETAIL, args=Args.ALL, align="recorded")
     processor = TraceProcessor.load(target.read_bytes())
     assert processor.import_errors() == []
-    return Export(report, LoadedPicture(processor, ".json" in target.suffixes))
+    picture = LoadedPicture(processor, ".json" in target.suffixes, processor.zero_ns)
+    return Export(report, picture)
 
 
 @pytest.fixture(scope="module")

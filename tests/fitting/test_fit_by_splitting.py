@@ -364,15 +364,20 @@ def test_every_part_has_all_names_and_facts(parted: Parted) -> None:
         assert descriptors(part) == wanted
 
 
+OF_PART = {f"io.tlexport.{name}" for name in ("limited_by", "zero_ns", "drawn_ns")}
+"""Attributes that differ between parts."""
+
+
 def descriptors(loaded: Loaded) -> list[Any]:
-    """What a file says of its rows and of itself, but for the limit that made it one of several."""
+    """What a file says of its rows and of itself, but for its limit and the part that it shows."""
     if loaded.is_json:
         document = json.loads(loaded.content)
         head = {key: value for key, value in document.items() if key != "traceEvents"}
-        del head["otherData"]["io.tlexport.limited_by"]
+        for fact in OF_PART:
+            head["otherData"].pop(fact, None)
         return [head, *(event for event in document["traceEvents"] if event["ph"] == "M")]
     attributes = attributes_of(loaded.content)
-    facts = {key: value for key, value in attributes.items() if "limited_by" not in key}
+    facts = {key: value for key, value in attributes.items() if key not in OF_PART}
     return [
         facts,
         *(
