@@ -224,7 +224,8 @@ def test_the_timeline_shows_the_run(
     target = tmp_path / "timeline.pftrace"
     options = ["--kind", "detail", "--args", "all", "-o", str(target), "--strict"]
     assert main([str(profile.path), *options]) == 0, capsys.readouterr().err
-    picture = LoadedPicture(TraceProcessor.load(target.read_bytes()), is_json=False)
+    processor = TraceProcessor.load(target.read_bytes())
+    picture = LoadedPicture(processor, is_json=False, zero_ns=processor.zero_ns)
     assert picture.processor.import_errors() == []
     for rank in profile.run.ranks:
         of_rank = [one for one in picture.by_id.values() if one.rank == rank.rank]
