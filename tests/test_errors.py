@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import pickle
 import re
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import timeline
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.declarations import options_in
-from timeline.errors import SWITCHES, TimelineError, in_python
+from timeline.errors import SWITCHES, SourceError, TimelineError, in_python
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
 from timeline.selection import Selection
 
@@ -101,3 +102,10 @@ def test_both_ways_survive_a_process() -> None:
         one.say_in_python()
         assert str(one) == "ranks 3 is gone. See Profile.ranks."
         assert one.lines() == ["--ranks 3 is gone. Use --list."]
+
+
+def test_memory_that_runs_out_is_no_fault_of_a_path() -> None:
+    """The advice is then about memory, not about the file."""
+    error = OSError(errno.ENOMEM, "Cannot allocate memory")
+    with pytest.raises(MemoryError):
+        SourceError.of_system(Path("a.db"), "cannot be read", error)

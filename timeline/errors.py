@@ -17,6 +17,7 @@ TimelineWarning               figures are incomplete, or not on a common clock
 
 from __future__ import annotations
 
+import errno
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -96,7 +97,13 @@ class SourceError(TimelineError):
 
     @classmethod
     def of_system(cls, path: Path, what: str, error: OSError, do: str = "") -> SourceError:
-        """Return the error for an OSError; what: the operation that failed on the path."""
+        """Return the error for an OSError; what: the operation that failed on the path.
+
+        Raises:
+            MemoryError: the operation failed because memory ran out.
+        """
+        if error.errno == errno.ENOMEM:
+            raise MemoryError from error
         return cls(path, f"{what}: {error.strerror or error}.", do=do)
 
 

@@ -619,8 +619,12 @@ def test_a_written_file_is_opened_as_its_export_was(
 
 def test_opening_what_is_not_ours_is_an_error(run: Callable[..., Shown], tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"traceEvents": []}')
+    facts = json.dumps({"io.tlexport.version": "0", "io.tlexport.drawn_ns": "some"})
+    head = f'{{"displayTimeUnit":"ns","otherData":{facts},"traceEvents":[]}}'
+    (tmp_path / "damaged.json").write_text(head)
     for name, said in (
         ("other.json", "is not a trace that tlexport wrote"),
+        ("damaged.json", "its times cannot be read"),
         ("none.pftrace", "cannot be read"),
         (".", "is a directory"),
     ):

@@ -76,14 +76,18 @@ def run_query(asked: argparse.Namespace) -> None:
 
 
 def is_timeline(words: list[str]) -> bool:
-    """Return whether words name a timeline that tlexport wrote, and nothing but how to open it."""
+    """Return whether words name a timeline that tlexport wrote, and nothing but how to open it.
+
+    A script without a browser gets an error instead: it would wait for somebody to open the file.
+    """
     if not words or not words[0].endswith((".pftrace", ".json", ".gz")):
         return False
     if set(words[1:]) - {"--open", "--offline", "-q", "--quiet"}:
         return False
     from timeline.encoders.attributes import is_ours
+    from timeline.viewer.opening import is_worth_serving
 
-    return is_ours(Path(words[0]))
+    return is_worth_serving() and is_ours(Path(words[0]))
 
 
 def run_open(asked: argparse.Namespace) -> None:

@@ -50,7 +50,12 @@ def read_first_look(file: Path) -> tuple[OutputFile, FirstLook]:
     """
     attributes = _attributes_of(file)
     look = FirstLook.from_attributes(attributes)
-    first_ns, last_ns = map(int, attributes.get(DRAWN, "0 0").split())
+    try:
+        first_ns, last_ns = map(int, attributes.get(DRAWN, "0 0").split())
+        zero_ns = int(attributes.get(ZERO, "0"))
+    except ValueError as error:
+        what = f"its times cannot be read: {error}."
+        raise SourceError(file, what, do="Export the profile again.") from error
     output = OutputFile(
         file,
         attributes.get(FORMAT, ""),
@@ -59,7 +64,7 @@ def read_first_look(file: Path) -> tuple[OutputFile, FirstLook]:
         elements=0,
         steps=(),
         drawn_ns=(first_ns, last_ns),
-        offset_ns=-int(attributes.get(ZERO, "0")),
+        offset_ns=-zero_ns,
     )
     return output, look
 

@@ -93,17 +93,17 @@ def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
     where = server.url if pages else UI
     url = address(where, server.url + server.offer.trace_path, view)
     try:
-        has_browser = _has_browser()
-        if has_browser:
+        is_opened = _has_browser()
+        if is_opened:
             if not quiet:
                 _say(f"Opening {file} at {where}, {view.description} in view ...")
-            has_browser = _open(url)
-        if not has_browser:
+            is_opened = _open(url)
+        if not is_opened:
             _say(
                 *_how_to_open(url, server.port),
                 f"Serving {file} until it is fetched; Ctrl-C ends that.",
             )
-        if not _is_fetched(server, PATIENCE_SECONDS if has_browser else math.inf):
+        if not _is_fetched(server, PATIENCE_SECONDS if is_opened else math.inf):
             asked = "" if pages else "If the browser asked for access to this device, allow it. "
             _say(
                 f"{file} was not fetched within {PATIENCE_SECONDS:.0f} s. {asked}Run this again, "
@@ -125,6 +125,11 @@ def _finish_pages(server: TraceServer, *, quiet: bool) -> None:
         _say(f"Serving the UI until it asks nothing for {QUIET_SECONDS:.0f} s; Ctrl-C ends that.")
     while time.monotonic() - server.asked_at < QUIET_SECONDS:
         time.sleep(0.1)
+
+
+def is_worth_serving() -> bool:
+    """Return whether somebody is here to open a file: there is a browser, or a terminal."""
+    return _has_browser() or sys.stderr.isatty()
 
 
 def _has_browser() -> bool:

@@ -84,8 +84,14 @@ def test_what_tlexport_wrote_is_a_timeline(
     name: str,
     compares: bool,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A timeline or a comparison, under whatever name; the command that prints it works."""
+    """A timeline or a comparison, under whatever name; the command that prints it works.
+
+    Without a browser and a terminal, as in a script, it is not opened.
+    """
+    for name_of_screen in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"):
+        monkeypatch.delenv(name_of_screen, raising=False)
     path = shelf.get("kineto").path
     words = ["compare", str(path), str(path)] if compares else [str(path)]
     assert main([*words, "-o", str(tmp_path / name), "-q"]) == 0

@@ -215,7 +215,7 @@ def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection
         log = path.with_name(path.name + "-wal")
         with_log = log.is_file() and log.stat().st_size > 0
     except OSError as error:
-        raise SourceError(path, f"cannot be read: {error.strerror}.") from error
+        raise SourceError.of_system(path, "cannot be read", error) from error
     if not stat.S_ISREG(state.st_mode):
         raise SourceError(path, "cannot be read: it is not a regular file.")
     if not state.st_size:
@@ -245,7 +245,7 @@ def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection
             shutil.copyfile(log, copy.with_name(log.name))
         except OSError as error:
             what = "cannot be copied, which its write-ahead log makes necessary"
-            raise SourceError(path, f"{what}: {error.strerror}.") from error
+            raise SourceError.of_system(path, what, error) from error
         with _connection(path, f"file:{quote(os.fsencode(copy))}", _WRITABLE_COPY) as connection:
             yield connection
 
