@@ -26,7 +26,6 @@ from timeline.errors import OutputError
 from timeline.layers import Layer
 from timeline.ranks.rank_work import RankRequest, draw_rank_from_source
 from timeline.selection import DETAIL_LAYERS, SUMMARY_LAYERS, Selection
-from timeline.sources.common import core_metrics
 from timeline.sources.decoders.sqlite import Database, open_database
 from timeline.sources.finding.discovery import discover
 from timeline.sources.source import ReadRequest
@@ -270,6 +269,7 @@ def columns_read(
 
 
 LARGE = ("TASK", "COMPUTE_TASK_INFO", "COMMUNICATION_TASK_INFO", "CANN_API")
+TENSORS = ("name", "inputShapes", "outputShapes", "inputDataTypes", "blockDim")
 TASK = ("startNs", "endNs", "connectionId", "globalTaskId", "contextId", "streamId", "taskId")
 
 
@@ -277,11 +277,10 @@ def test_large_tables_are_read_once_and_only_their_columns_that_are_shown(
     shelf: ProfileShelf, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = shelf.get("torch-db", ranks=1).path
-    monkeypatch.setattr(core_metrics, "MOST_UNASKED_BYTES", -1)
     queries = columns_read(path, SUMMARY_LAYERS, monkeypatch)
     assert {table: set(columns) for table, columns in queries if table in LARGE} == {
         "TASK": {*TASK, "modelId", "taskType"},
-        "COMPUTE_TASK_INFO": {"globalTaskId", "taskType", "opType"},
+        "COMPUTE_TASK_INFO": {"globalTaskId", "taskType", "opType", *TENSORS},
         "CANN_API": {"startNs", "connectionId"},
     }
     queries += columns_read(path, DETAIL_LAYERS, monkeypatch)

@@ -27,8 +27,8 @@ class Questions:
     single device tasks and host calls. most_allocations: maximum number of allocations listed one
     by one; 0 to report none. most_lengths: data for a comparison, with single durations of at most
     this many runs of operators; 0 for none. framework: rules for splitting framework operators, if
-    their launches are requested; requires host calls, so causes. metrics: measurements of kernels,
-    even if their tables are large. peak_flop_per_s: of a device, 0 if the user does not give it.
+    their launches are requested; requires host calls, so causes. peak_flop_per_s: of a device, 0 if
+    the user does not give it.
     """
 
     causes: bool = False
@@ -40,7 +40,6 @@ class Questions:
     most_allocations: int = 0
     most_lengths: int = 0
     framework: OperatorRules | None = None
-    metrics: bool = False
     peak_flop_per_s: int = 0
 
     @property

@@ -178,7 +178,6 @@ class RankRequest:
             operators=asked.framework is not None,
             shapes=asked.every_run or asked.with_shapes or asked.peak_flop_per_s > 0,
             allocations=asked.allocations,
-            metrics=asked.metrics,
         )
 
 

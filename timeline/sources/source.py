@@ -60,8 +60,7 @@ class ReadRequest:
     the AI Core frequency even if no layer shows counters. operators: find out which framework
     calls are operators, and how much memory they allocated. shapes: read the input shapes of
     operators. allocations: read the memory allocated by operators, even without `operators`.
-    memory: read the peak of reserved memory even if no layer shows counters. metrics: read what
-    counters of the cores measured of kernels, even in large tables.
+    memory: read the peak of reserved memory even if no layer shows counters.
     """
 
     layers: frozenset[Layer]
@@ -73,7 +72,6 @@ class ReadRequest:
     shapes: bool = False
     allocations: bool = False
     memory: bool = False
-    metrics: bool = False
 
     @property
     def with_allocations(self) -> bool:

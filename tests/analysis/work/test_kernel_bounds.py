@@ -378,6 +378,20 @@ def test_metrics_of_a_database_reach_operators_and_the_verdict(
     assert "Compute is bound by loads from global memory 100% of its time." in answer
 
 
+def test_the_verdict_reads_metrics_however_many_there_are(
+    shelf: ProfileShelf, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """So it says the same with a page and without: 12 MB of other metrics hide none."""
+    path = _with_metrics(shelf, tmp_path / "run", {"aic_mte2_ratio": 0.85}.items())
+    (database,) = path.rglob("ascend_pytorch_profiler_*.db")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        others = ((-1 - at, 10**6, 0.1) for at in range(500_000))
+        connection.executemany("INSERT INTO TASK_PMU_INFO VALUES (?, ?, ?)", others)
+    assert main(["--verdict", str(path)]) == 0
+    answer = " ".join(capsys.readouterr().out.split())
+    assert "Compute is bound by loads from global memory 100% of its time." in answer
+
+
 _BUSY: list[tuple[str, Any]] = [("aic_mac_ratio", 0.4), ("aic_total_cycles", 5000)]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,18 +14,12 @@ from timeline.errors import SourceError
 from timeline.records.kernel_metrics import CoreCounts, KernelMetrics, is_metric
 from timeline.records.not_given import NO_ID
 from timeline.sources.common.decimals import whole_number
-from timeline.sources.source import PROF, ReadRequest
+from timeline.sources.source import PROF
 
 if TYPE_CHECKING:
     from timeline.sources.decoders.csv_blocks import Block
     from timeline.sources.decoders.sqlite import Database
 
-MOST_UNASKED_BYTES = 8 << 20
-"""Metrics in larger tables are read only on request: a summary would take notably longer."""
-_CELL_BYTES = 24
-"""Size of a row of TASK_PMU_INFO, which holds one number."""
-_KERNEL_BYTES = 160
-"""Size of a row of COMPUTE_TASK_INFO with its shapes, about."""
 _ABSENT = -1.0
 """Value of numbers that a database does not hold; no metric is negative."""
 
@@ -41,14 +34,6 @@ class MetricsBuilder:
         self._every = every
         self._parts: list[KernelMetrics] = []
         self._rows = 0
-
-    @classmethod
-    def for_tables(cls, paths: Iterable[Path], wanted: ReadRequest) -> MetricsBuilder | None:
-        """Return a builder if metrics in these files are to be read, else None."""
-        size_bytes = sum(path.stat().st_size for path in paths)
-        if not wanted.metrics and size_bytes > MOST_UNASKED_BYTES:
-            return None
-        return cls(every=wanted.every_arg)
 
     def add(self, block: Block) -> Int64:
         """Add the rows of a block; return their row numbers, (rows,), NO_ID if it has no metric."""
@@ -71,12 +56,6 @@ class MetricsBuilder:
 
 
 _TABLE = "TASK_PMU_INFO"
-
-
-def has_few_metrics(database: Database) -> bool:
-    """Return whether the metrics in a database are few enough to be read without being asked."""
-    kernels = database.count("COMPUTE_TASK_INFO") * _KERNEL_BYTES
-    return max(kernels, database.count(_TABLE) * _CELL_BYTES) <= MOST_UNASKED_BYTES
 
 
 def read_task_metrics(

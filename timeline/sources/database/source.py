@@ -38,10 +38,8 @@ from timeline.records.task_kinds import (
     COPY_TYPES,
     compute_by_type,
     drive_communication,
-    ends_as_communication,
 )
 from timeline.sources.common.core_metrics import (
-    has_few_metrics,
     read_core_counts,
     read_task_metrics,
 )
@@ -138,7 +136,6 @@ class _Reader(LostRows):
         super().__init__(rank)
         self.database, self.device = database, device
         self.wanted, self.layers, self.every_arg = wanted, wanted.layers, wanted.every_arg
-        self.with_metrics = wanted.metrics or has_few_metrics(database)
         self.names = DatabaseNames(database)
         self.strings = self.names.strings
         self.group_numbers: dict[int, int] = {}
@@ -147,15 +144,6 @@ class _Reader(LostRows):
         self.overlap = read_overlap_table(database, device)
         self.free_rule = FreeRule()
         self.communication_rule = self._communication_rule()
-        # Names are needed to infer steps if none are recorded, for HCCL tasks that only their
-        # device task names, and to find kernels that launch communication.
-        self.named = (
-            wanted.with_names
-            or self.with_metrics
-            or not len(self.steps)
-            or Layer.COMMUNICATION in wanted.layers
-            or any(map(ends_as_communication, self.names.by_id.values()))
-        )
         operators = "COMPUTE_TASK_INFO"
         self.operators_unknown = not (database.count(operators) or database.is_lost(operators))
         self.ops_table = find_ops_table(database)
@@ -309,27 +297,24 @@ class _Reader(LostRows):
             row = filter_in_place(row, stays)
             raw = {name: filter_in_place(values, stays) for name, values in raw.items()}
         tasks = replace(_build_unnamed_tasks(raw, row), **self._choose_names(raw, codes, row))
-        if self.named:
-            drives = drive_communication(tasks.name, self.strings)
-            tasks = replace(tasks, compute=tasks.compute & ~drives)
+        drives = drive_communication(tasks.name, self.strings)
+        tasks = replace(tasks, compute=tasks.compute & ~drives)
         if self.operators_unknown:
             tasks = self._decide_compute(tasks, self.names.codes(raw["taskType"]))
         copy = map_values(raw["taskType"], lambda types: np.isin(types, copying))
         tasks = replace(tasks, copy=copy)
         if self.every_arg:
             tasks = replace(tasks, batch=raw["batchId"])
-        if self.every_arg or self.with_metrics:
-            tasks = replace(
-                tasks,
-                output_shapes=values_at(codes["outputShapes"], row, NO_NAME),
-                input_types=values_at(codes["inputDataTypes"], row, NO_NAME),
-                blocks=compute.of(self._blocks_column(), row),
-            )
-        if self.with_metrics:
-            self.metrics, metrics = read_task_metrics(
-                self.database, types, raw["globalTaskId"], every=self.every_arg
-            )
-            tasks = replace(tasks, metrics=metrics)
+        self.metrics, metrics = read_task_metrics(
+            self.database, types, raw["globalTaskId"], every=self.every_arg
+        )
+        tasks = replace(
+            tasks,
+            output_shapes=values_at(codes["outputShapes"], row, NO_NAME),
+            input_types=values_at(codes["inputDataTypes"], row, NO_NAME),
+            blocks=compute.of(self._blocks_column(), row),
+            metrics=metrics,
+        )
         return tasks, raw["globalTaskId"]
 
     def _decide_compute(self, tasks: Tasks, types: Codes) -> Tasks:
@@ -345,45 +330,30 @@ class _Reader(LostRows):
         return self.device is not None or self.database.count("NPU_INFO") == 1
 
     def _read_compute_tasks(self) -> tuple[Lookup, dict[str, Codes]]:
-        """Read the table of operators by globalTaskId, and their strings as codes.
-
-        Names are read even if they are not wanted, if some operators lack a type, because types can
-        be inferred from names.
-        """
-        table, names = "COMPUTE_TASK_INFO", {"name": NO_ID, "inputShapes": NO_ID}
-        tensors = {"outputShapes": NO_ID, "inputDataTypes": NO_ID, self._blocks_column(): NO_ID}
-        raw = self.database.integers(
-            table,
-            {"globalTaskId": NO_ID, "taskType": NO_ID, "opType": NO_ID}
-            | (names if self.named else {})
-            | (tensors if self.every_arg or self.with_metrics else {}),
-        )
-        codes = {name: self.names.codes(raw.pop(name)) for name in ("taskType", "opType")}
-        if not self.named and any((column == NO_NAME).any() for column in codes.values()):
-            self.named = True
-            raw |= self.database.integers(table, names)
+        """Read the table of operators by globalTaskId, and their strings as codes."""
         encoders = {
+            "taskType": self.names.codes,
+            "opType": self.names.codes,
             "name": self.names.codes,
             "inputShapes": self.names.shapes,
             "outputShapes": self.names.shapes,
             "inputDataTypes": self.names.codes,
         }
-        codes |= {name: encode(raw.pop(name)) for name, encode in encoders.items() if name in raw}
+        raw = self.database.integers(
+            "COMPUTE_TASK_INFO",
+            dict.fromkeys(("globalTaskId", *encoders, self._blocks_column()), NO_ID),
+        )
+        codes = {name: encode(raw.pop(name)) for name, encode in encoders.items()}
         return Lookup(raw, "globalTaskId"), codes
 
     def _choose_names(
         self, raw: dict[str, Int64], codes: dict[str, Codes], row: Rows
     ) -> dict[str, Any]:
-        columns = {
-            "task_type": values_at(codes["taskType"], row, NO_NAME),
-            "op_type": values_at(codes["opType"], row, NO_NAME),
-        }
-        if not self.named:
-            return columns
         # The row of an operator may lack a type or name, but its task always has a type.
         kind = self.names.codes(raw["taskType"])
-        return columns | {
-            "task_type": _fill(columns["task_type"], kind),
+        return {
+            "task_type": _fill(values_at(codes["taskType"], row, NO_NAME), kind),
+            "op_type": values_at(codes["opType"], row, NO_NAME),
             "name": _fill(values_at(codes["name"], row, NO_NAME), kind),
             "input_shapes": values_at(codes["inputShapes"], row, NO_NAME),
         }

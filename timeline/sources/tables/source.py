@@ -186,10 +186,9 @@ class _Reader(LostRows):
 
     def kernels(self, files: Sequence[KernelTableFile]) -> KernelTable:
         """Read the tables of kernels, with what the counters of the cores measured."""
-        metrics = MetricsBuilder.for_tables((file.path for file in files), self.wanted)
+        metrics = MetricsBuilder(every=self.wanted.every_arg)
         rows = self.rows(files, metrics)
-        if metrics is not None:
-            self.metrics = metrics.build()
+        self.metrics = metrics.build()
         return rows
 
     def rows(

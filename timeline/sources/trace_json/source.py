@@ -91,7 +91,7 @@ class TraceViewSource(_Export):
             packed, _ = find_packed_devices(trace)
             files = TraceFiles((trace,), device, only_device=True, packed=packed)
         records, overlap = read_trace_and_overlap(files, self.identity.rank, strings, wanted)
-        metrics = MetricsBuilder.for_tables(kernels, wanted)
+        metrics = MetricsBuilder(every=wanted.every_arg)
         only = device if self.several_devices else None
         return self._with_cores(_finish(records, kernels, only, overlap, metrics))
 
@@ -137,7 +137,7 @@ class MindStudioSource(_Export):
                 omissions = (*records.omissions, *damage.omissions(rank))
                 records = replace(records, steps=table, parts=parts, omissions=omissions)
         kernels = list(self._tables("op_summary", "csv"))
-        metrics = MetricsBuilder.for_tables(kernels, wanted)
+        metrics = MetricsBuilder(every=wanted.every_arg)
         return self._with_cores(_finish(records, kernels, only, overlap, metrics, ends=True))
 
 
