@@ -139,6 +139,19 @@ def test_several_ranks_are_paired_in_order(
     assert {"Rank 0 base", "Rank 1 base", "Rank 2 new", "Rank 3 new"} <= names
 
 
+def test_a_rank_that_both_sides_wait_for_is_listed_once(
+    slow_rank: Path, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a rank that is read, though only one side reads it."""
+    rows = compared(capsys, slow_rank, "--ranks", f"0,1:{RANK},3")["waiting"]
+    awaited = [row["waited_for_rank"] for row in rows]
+    assert len(awaited) == len(set(awaited))
+    (row,) = (row for row in rows if row["waited_for_rank"] == RANK)
+    assert row["profiled"]
+    assert row["base_ns"] > 0
+    assert row["new_ns"] > 0
+
+
 def test_pairs_in_order_are_named_by_both_ranks(
     slow_rank: Path, here: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -41,6 +41,7 @@ from timeline.comparison.parts import (
 from timeline.comparison.sentences import kernel_changes, sentences_of
 from timeline.comparison.sides import RUNS, Sides
 from timeline.errors import format_ids
+from timeline.records.not_given import NO_ID
 from timeline.tables.table import Table, join_columns
 from timeline.tables.times import extent_ns
 from timeline.tracks.assemble import BASE, NEW
@@ -268,7 +269,7 @@ class Comparison:
         parts = overall_parts(sides, shares, vector_known=vector_known, causes_alike=causes_alike)
         classes = pair_classes((base.work_classes, new.work_classes), shares)
         waiting = pair_sums(
-            (base.waited_for, new.waited_for),
+            _awaited(sides),
             ("waited_for_rank", "profiled"),
             shares,
             time="waited_ns",
@@ -401,6 +402,18 @@ def _rank_causes(
     is_own = (causes["part_of"] != EXPOSED) & (causes["cause"] != EXPOSED)
     causes = causes.take(is_own & (np.ma.filled(causes["delta_ns"], 0) != 0))
     return Table({"rank": np.full(len(causes), rank, np.int64), **causes.columns})
+
+
+def _awaited(sides: tuple[Figures, Figures]) -> tuple[Table, Table]:
+    """Return the rows of WAITED_FOR of both sides; a rank is read if either side has read it."""
+    read = np.concatenate([side.waiting["rank"] for side in sides])
+
+    def of(side: Figures) -> Table:
+        whom = np.ma.filled(side.waited_for["waited_for_rank"], NO_ID)
+        profiled = np.isin(whom, read).astype(object)
+        return Table({**side.waited_for.columns, "profiled": profiled})
+
+    return of(sides[0]), of(sides[1])
 
 
 def most_waited_for(waiting: Table) -> int | None:
