@@ -162,7 +162,8 @@ def test_only_an_earlier_answer_gives_way(command: Command, profile: Profile, su
     assert command(profile.path, "-o", ours.name).code == 0
     target = command.directory / name
     whole = ours.read_bytes()
-    for foreign in (b"precious", b"", whole[:40], whole + b"my notes\n", whole + b"\nnotes"):
+    appended = [b"my notes\n", b"\nnotes", *([whole] if suffix == ".pftrace" else [])]
+    for foreign in (b"precious", b"", whole[:40], *(whole + notes for notes in appended)):
         target.write_bytes(foreign)
         outcome = command(profile.path)
         assert (outcome.code, outcome.out) == (1, "")

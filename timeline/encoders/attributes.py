@@ -14,7 +14,7 @@ from pathlib import Path
 
 import orjson
 
-from timeline.encoders.perfetto_messages import messages
+from timeline.encoders.perfetto_messages import last_packet, messages
 from timeline.encoders.protobuf_rows import varint
 from timeline.errors import SourceError
 
@@ -38,7 +38,6 @@ _PACKET_TAG = 1 << 3 | 2
 _COMPRESSED = varint(50 << 3 | 2)
 """The tag of compressed packets, the only field of the packet that holds them."""
 _MOST_VARINT_BYTES = 10
-_MOST_HEAD_BYTES = 2 * _MOST_VARINT_BYTES + len(_COMPRESSED)
 _ADVICE = "Name a file that tlexport wrote, or export the profile again."
 _OTHER_PROGRAM = "is not a trace that tlexport wrote."
 _CUT = "is incomplete: it ends before its attributes."
@@ -97,17 +96,9 @@ def _ends_as_written(path: Path) -> bool:
 
             file.seek(max(0, size_bytes - len(ENDING)))
             return file.read() == ENDING
-        at = 0
-        while at < size_bytes:
-            file.seek(at)
-            head = _FileBytes(io.BytesIO(file.read(_MOST_HEAD_BYTES)))
-            if _varint(head, path) != _PACKET_TAG:
-                return False
-            packet_bytes = _varint(head, path)
-            if head.peek(len(_COMPRESSED)) != _COMPRESSED:
-                return False
-            at += len(varint(_PACKET_TAG)) + len(varint(packet_bytes)) + packet_bytes
-        return at == size_bytes
+        before_bytes = max(0, size_bytes - len(last_packet(0)))
+        file.seek(before_bytes)
+        return file.read() == last_packet(before_bytes)
 
 
 def _read(stream: _Buffered, path: Path) -> Mapping[str, str]:
@@ -153,7 +144,7 @@ class _Buffered:
 class _FileBytes(_Buffered):
     """The bytes of a file."""
 
-    def __init__(self, file: io.FileIO | io.BytesIO) -> None:
+    def __init__(self, file: io.FileIO) -> None:
         super().__init__()
         self._file = file
 

@@ -16,6 +16,7 @@ MESSAGES = {
         "trusted_packet_sequence_id": (10, "uint32"),
         "interned_data": (12, "bytes"),
         "sequence_flags": (13, "uint32"),
+        "synchronization_marker": (36, "bytes"),
         "trace_packet_defaults": (59, "TracePacketDefaults"),
         "track_descriptor": (60, "TrackDescriptor"),
         "extension_descriptor": (72, "ExtensionDescriptor"),
@@ -93,6 +94,15 @@ def messages() -> Any:
             if "." not in name
         }
     )
+
+
+def last_packet(before_bytes: int) -> bytes:
+    """Return the last packet of a file, a mark that viewers skip, with the size of all before it.
+
+    It tells whether anything was appended to the file.
+    """
+    mark = before_bytes.to_bytes(8, "little")
+    return bytes(messages().Trace(packet=[{"synchronization_marker": mark}]).SerializeToString())
 
 
 ARGS_PACKAGE = "tlexport"

@@ -16,6 +16,7 @@ from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.nesting import split_at_gaps
 from timeline.columns.strings import StringPool
 from timeline.encoders.drawn_values import count_codes
+from timeline.encoders.perfetto_messages import last_packet
 from timeline.encoders.protobuf_rows import varint
 from timeline.layers import SIZE_LAYERS, SizeLayer, SliceKind
 from timeline.tracks.model import ArgKind, Arrows, Samples, Slices, Track
@@ -287,7 +288,11 @@ class _Packets(Packing):
     """Packets with compressed packets inside, which Perfetto reads since 2018."""
 
     def pack(self, parts: Iterable[bytes], compression: Compression) -> Piece:
-        return Piece(b"".join(_compressed_packet(block, compression) for block in _blocks(parts)))
+        body = b"".join(_compressed_packet(block, compression) for block in _blocks(parts))
+        return Piece(body, len(body))
+
+    def after(self, pieces: Iterable[Piece]) -> bytes:
+        return last_packet(sum(piece.raw_bytes for piece in pieces))
 
 
 class _Gzipped(Packing):
