@@ -147,6 +147,11 @@ def test_faults(finding: Finding, sentence: str) -> None:
         (
             replace(ALL, kind=FindingKind.SLOW_HOSTS, cause=Cause.HOST, basis=Basis.BOUND),
             "Host-bound: if the host always launched in time, the run would be at most 10% "
+            "shorter (waits for data and the time from launch to start stay).",
+        ),
+        (
+            replace(ALL, kind=FindingKind.SLOW_HOSTS, basis=Basis.BOUND, took_ns=50 * MS),
+            "Host-bound: if the host always launched in time, the run would be at most 10% "
             "shorter.",
         ),
     ],

@@ -44,6 +44,8 @@ MOST_CHARACTERS = 60
 """Maximum length of names of kernels and calls."""
 _ALLOCATES = re.compile(r"(?:\b|@)(?:cuda|hip|musa|aclrt|rt)(?:Malloc|Free|HostAlloc|MemUnmap)")
 """Host calls that allocate or free device memory, during which the device waits."""
+MOSTLY_WON = 0.75
+"""Share of the time in which devices wait for hosts from which a gain needs no explanation."""
 TIMES = 2
 """Minimum ratio to be reported as "times as long"; smaller ones are reported in percent."""
 
@@ -431,7 +433,12 @@ class FindingWords:
             return f", the run would be {least}{further} shorter{above}"
         if not finding.fault and finding.kind is not FindingKind.STARVED:
             would = "would be" if finding.kind is FindingKind.SLOW_HOSTS else "would make the run"
-            return f" {would} {least}{further} shorter{above}"
+            stays = ""
+            if finding.kind is FindingKind.SLOW_HOSTS and (
+                finding.gain_ns < MOSTLY_WON * finding.took_ns
+            ):
+                stays = " (waits for data and the time from launch to start stay)"
+            return f" {would} {least}{further} shorter{above}{stays}"
         if not follows or further == alone:
             return f": without that, the run would be {least}{alone} shorter"
         if 100 * finding.gain_ns < whole_ns:
