@@ -569,6 +569,17 @@ def test_host_calls_outside_the_kernels(capsys: pytest.CaptureFixture[str]) -> N
         assert re.search(rf"^Host calls outside .* ms {edge} kernel \({call}", out, re.MULTILINE)
 
 
+def test_time_at_the_edges_is_said_if_it_is_a_hundredth(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """1.58 us of cann-ffts are the first kernel itself, which begins before it computes."""
+    for name, edge in (("cann-ffts", "5.644 ms after the last"), ("cann9-div", "89.014 ms before")):
+        out = _verdict(_databases(name)[0].parent, capsys)
+        (sentence,) = re.findall(r"^Not in these shares: .*$", out, re.MULTILINE)
+        assert edge in sentence
+        assert " and " not in sentence
+
+
 @pytest.mark.parametrize("name", ["torch-npu-text", "torch-npu-db", "torch-npu-db-level0"])
 def test_a_gap_may_be_the_cost_of_l2_metrics(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Settings of all three collect metrics of the L2 cache; their gaps are some 87 us at least."""

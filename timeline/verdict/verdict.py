@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.analysis.gains.findings import Cause, FindingKind
-from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
@@ -253,9 +252,8 @@ class Verdict:
             else one_off_sentence(figures.facts, idle.left_out),
             is_unexplained=mean is not None
             and idle is not None
-            and bool(idle.largest(mean.period_ns))
-            and dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
-            > words.NEARLY_ALL * idle.total_ns,
+            and idle.is_unexplained
+            and bool(idle.largest(mean.period_ns)),
             slow_step=slow_step,
             pair_to_see=next(pairs, slow_step),
         )
@@ -375,7 +373,7 @@ class Verdict:
         if outside_ns.any() and not mean.steps:
             at = int(np.argmax(outside_ns))
             row = self.ranks.take(np.array([at])).to_dicts()[0]
-            yield from _outside(row, several=len(self.ranks) > 1)
+            yield from _outside(row, mean, several=len(self.ranks) > 1)
 
     def _slowest_step(self) -> Iterator[str]:
         extreme = self.step_extreme
@@ -461,18 +459,23 @@ def _filed_stages(parallel: Table) -> int | None:
     return next((row["stages"] for row in parallel.to_dicts()), None)
 
 
-def _outside(row: dict[str, Any], *, several: bool) -> Iterator[str]:
-    edges = {
-        "before the first kernel": row["before_ns"],
-        "after the last": row["outside_ns"] - row["before_ns"],
-    }
-    if not row["before_ns"]:
-        edges["after the last kernel"] = edges.pop("after the last")
-    lengths = " and ".join(
-        f"{format_duration(length_ns)} {where}" for where, length_ns in edges.items() if length_ns
-    )
-    of_rank = f"on rank {row['rank']} " if several else ""
-    yield f"Not in these shares: {of_rank}{lengths}, which the profiler counts as free."
+def _outside(row: dict[str, Any], mean: MeanStep, *, several: bool) -> Iterator[str]:
+    """Yield a sentence on the free time at the edges of a rank, unless it is hardly any.
+
+    A kernel of FFTS+ begins about 1 us before the time that counts as computing.
+    """
+    after_ns = row["outside_ns"] - row["before_ns"]
+    edges = ((row["before_ns"], "before the first"), (after_ns, "after the last"))
+    lengths = [
+        f"{format_duration(length_ns)} {where}"
+        for length_ns, where in edges
+        if words.is_notable(length_ns, mean)
+    ]
+    if lengths:
+        lengths[0] += " kernel"
+        of_rank = f"on rank {row['rank']} " if several else ""
+        outside = f"{of_rank}{' and '.join(lengths)}"
+        yield f"Not in these shares: {outside}, which the profiler counts as free."
 
 
 def _rank_times_ns(ranks: Table) -> npt.NDArray[Any]:

@@ -193,6 +193,12 @@ class MeanIdle:
         """Return the whole idle time."""
         return sum(total_ns for _, total_ns in self.causes)
 
+    @property
+    def is_unexplained(self) -> bool:
+        """Return whether the launches of nearly all idle time are not recorded."""
+        unknown_ns = dict(self.causes).get(IdleCause.NOT_RECORDED.value, 0)
+        return unknown_ns > NEARLY_ALL * self.total_ns
+
     def largest(self, span_ns: int) -> tuple[tuple[str, int], ...]:
         """Return the causes to report, none if devices hardly idle in the span."""
         total_ns = self.total_ns
@@ -292,8 +298,7 @@ def idle_sentence(
         head += ", also before the first kernel and between steps"
     if any(idle.left_out.values()):
         head += ", without one-off costs"
-    unknown_ns = dict(idle.causes).get(IdleCause.NOT_RECORDED.value, 0)
-    if unknown_ns > NEARLY_ALL * total_ns:
+    if idle.is_unexplained:
         return f"{head}: the launches that would tell why are not in this profile."
     listed = ", ".join(_cause(idle, cause, cause_ns) for cause, cause_ns in causes)
     return f"{head}: {listed}."

@@ -388,10 +388,6 @@ class ShapeTotals:
             return sums.peak_cycles / self.cycles_per_s * 1e9, sums.peak_ns
         return np.zeros(len(sums)), np.zeros(len(sums))
 
-    def rates(self, group: Int64, groups: int) -> WorkRates:
-        """Return the work of groups of operators; group: of each row of OperatorTimes."""
-        return rates_of([(self, group)], groups)
-
 
 def rates_of(parts: Iterable[tuple[ShapeTotals, Int64]], groups: int) -> WorkRates:
     """Return the work of groups of operators of several ranks, from the sums over all of them.
