@@ -5,6 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.support.places import ROOT
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.verdict.words import LEAST_SHARE, MOST_CAUSES, MeanIdle, idle_sentence
 
@@ -20,10 +21,12 @@ def idle(times_ns: dict[IdleCause, int], **more: object) -> MeanIdle:
 def test_words_and_labels_are_one() -> None:
     """A label is the words of a sentence without the article, and no two causes share theirs."""
     labels = {cause.label for cause in IdleCause}
+    defined = (ROOT / ".github" / "docs" / "definitions.md").read_text(encoding="utf-8")
     assert len(labels) == len(IdleCause)
     for cause in IdleCause:
         assert cause.label.lower() == cause.words.removeprefix("the ").lower()
         assert cause.label[0].isupper()
+        assert f"| `{cause.value}` | {cause.words} |" in defined
 
 
 @given(st.dictionaries(st.sampled_from(IdleCause), st.integers(1, 10**9), min_size=1))
