@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from timeline.errors import UsageError
 
@@ -157,6 +159,56 @@ def format_short(duration_ns: int) -> str:
     size = abs(value)
     digits = 0 if unit == "ns" or size >= 99.95 else 1 if size >= 9.995 else 2
     return f"{value:.{digits}f} {unit}"
+
+
+@dataclass(frozen=True)
+class ColumnUnit:
+    """The unit of all numbers of a column, that of the largest, and their number of decimals.
+
+    >>> unit = ColumnUnit.of_times([3_740_000, 61_000, 140])
+    >>> unit.title("time"), unit.format(3_740_000), unit.format(61_000), unit.format(140)
+    ('time (ms)', '3.740', '0.061', '<0.001')
+    """
+
+    name: str
+    scale: int
+    digits: int
+
+    @classmethod
+    def of_times(cls, times_ns: Iterable[int | None]) -> ColumnUnit:
+        """Return the unit of a column of times, None where unknown."""
+        return cls._of(times_ns, {"s": 10**9, "ms": 10**6, "us": 1000, "ns": 1})
+
+    @classmethod
+    def of_sizes(cls, sizes_bytes: Iterable[int | None]) -> ColumnUnit:
+        """Return the unit of a column of sizes, None where unknown."""
+        return cls._of(sizes_bytes, {"GB": 1 << 30, "MB": 1 << 20, "KB": 1 << 10, "B": 1})
+
+    @classmethod
+    def _of(cls, values: Iterable[int | None], units: dict[str, int]) -> ColumnUnit:
+        largest = max((abs(value) for value in values if value is not None), default=0)
+        name, scale = next(
+            one for one in units.items() if largest >= 0.9995 * one[1] or one[1] == 1
+        )
+        return cls(name, scale, 0 if scale == 1 else 3 if largest < 9.9995 * scale else 2)
+
+    def title(self, text: str) -> str:
+        """Return a heading with the unit."""
+        return f"{text} ({self.name})"
+
+    def format(self, value: int | None, *, signed: bool = False) -> str:
+        """Format a number without its unit, or a dash if it is None; only exactly zero is 0.
+
+        signed: whether it is a change, which has a plus if positive.
+        """
+        if value is None:
+            return "-"
+        least = 10**-self.digits
+        number = f"{abs(value) / self.scale:.{self.digits}f}"
+        if not (float(number) or signed):
+            number = f"<{least:.{self.digits}f}"
+        sign = "-" if value < 0 else "+" if signed and value else ""
+        return f"{sign}{number}" if value else "0"
 
 
 def format_like(duration_ns: int, other_ns: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from tests.support.html_page import read
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
 from timeline.cli.main import main
-from timeline.reports.comparison_rows import time_cell
+from timeline.units import ColumnUnit
 
 SLOW, RANK = 6, 2
 """The slow step of the first run, and the rank that computes slowly, in all steps of the second."""
@@ -199,8 +200,9 @@ def test_both_begin_together_in_the_timeline(slow_in_a_step: Path, here: Path) -
     assert starts["Step 3"] == starts[f"Step {SLOW}"]
     said = timeline.read_verdict(output.path)
     assert said.sentences == tuple(report.comparison.sentences())
-    assert any(f"step 3   step {SLOW}" in line for line in said.lines)
-    assert f"| step 3 | step {SLOW} | change |" in Path("t.md").read_text(encoding="utf-8")
+    assert any(re.search(rf"step 3 \(\w+\)  step {SLOW} \(", line) for line in said.lines)
+    titles = f"| step 3 (ms) | step {SLOW} (ms) | change (ms) |"
+    assert titles in Path("t.md").read_text(encoding="utf-8")
     page = read(Path("t.html").read_bytes())
     for column, name in ((f"Step {SLOW}", "new_ns"), ("Step 3", "base_ns")):
         told = list(map(int, page.column("overall", column)))
@@ -237,12 +239,13 @@ def test_page_and_markdown_hold_the_numbers_of_the_json(
     lines = Path("t.md").read_text(encoding="utf-8").splitlines()
     cells = [[cell.strip(" *\u00a0") for cell in line.split("|")[1:-1]] for line in lines]
     (begin,) = (at for at, row in enumerate(cells) if row and row[0].startswith("per step"))
-    assert cells[begin][1:4] == [*heads, "change"]
+    unit = ColumnUnit.of_times(row[f"{side}_ns"] for row in parts for side in ("base", "new"))
+    assert cells[begin][1:4] == [f"{head} ({unit.name})" for head in (*heads, "change")]
     said = cells[begin + 2 : begin + 2 + len(parts)]
     assert [row[0] for row in said] == [name.strip() for name in page.column("overall", "Part")]
     for (_, base, new, change, _), row in zip(said, parts, strict=True):
-        assert (base, new) == (time_cell(row["base_ns"]), time_cell(row["new_ns"]))
-        assert change.removeprefix("+") == time_cell(row["delta_ns"])
+        assert (base, new) == (unit.format(row["base_ns"]), unit.format(row["new_ns"]))
+        assert change == unit.format(row["delta_ns"], signed=True)
 
 
 def test_the_library_finds_the_same(slow_rank: Path) -> None:

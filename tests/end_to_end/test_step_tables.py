@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import shutil
 from collections.abc import Iterator
@@ -11,7 +12,10 @@ from typing import Any
 
 import pytest
 
+from simulator.parallelism import Parallelism
+from simulator.simulation import make_run
 from simulator.writers.companions.measures import write_communication_measures
+from simulator.writers.database import write_torch_database
 from tests.support.drawn_slices import drawn_slices
 from tests.support.profile_shelf import Copier, Profile
 from tests.support.run_command import Command
@@ -257,6 +261,17 @@ def test_a_mixed_run_counts_every_rank(profile: Profile, command: Command) -> No
 
 
 # -- how the run is split --------------------------------------------------------------------------
+
+
+def test_groups_say_where_each_rank_is(tmp_path: Path, command: Command) -> None:
+    """By the names of those in a database, where no file of metadata does."""
+    run = make_run(ranks=8, parallelism=Parallelism(tensor=2, stages=2))
+    write_torch_database(run, tmp_path / "run")
+    for metadata in (tmp_path / "run").rglob("profiler_metadata.json"):
+        metadata.unlink()
+    ranks = command.report(tmp_path / "run")["ranks"]
+    found = [(one["pp_index"], one["dp_index"], one["tp_index"]) for one in ranks]
+    assert found == [*itertools.product((0, 1), repeat=3)]
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ from timeline.reports.html import render_export_page
 from timeline.reports.html.charts import PARTS, StepGrid, draw_steps, with_parts
 from timeline.reports.html.page import LONG, LONGEST, size_column
 from timeline.tables.operators import total_by_type
+from timeline.tables.parallel import ParallelIndices
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.tables.waits import REFERENCE_GB_S, bandwidth_table
@@ -292,6 +293,70 @@ def test_the_culprit_is_marked_in_the_headline(shelf: ProfileShelf, here: Path) 
     assert parsed.chart("late")["row_ids"][row] == culprit.rank
 
 
+def of_layout(report: ExportReport, tp: int, dp: int) -> ExportReport:
+    """The report of a run that shares layers among tp ranks, and data among dp of each stage."""
+    ranks = tuple(
+        replace(
+            one,
+            indices=ParallelIndices(one.rank // tp % dp, one.rank // (tp * dp), one.rank % tp),
+        )
+        for one in report.ranks
+    )
+    return replace(report, ranks=ranks)
+
+
+def map_in(content: bytes) -> dict[str, Any]:
+    (block,) = (one for one in read(content).blocks if one["is"] == "ranks")
+    return block
+
+
+def test_all_ranks_are_a_map_of_the_parallel_layout() -> None:
+    """A row is a stage of the pipeline, a box in it a copy of the data, ranks of a layer beside."""
+    made = made_report(64, 3, names=3)
+    block = map_in(render_export_page(of_layout(made, 4, 4)))
+    assert [row["label"] for row in block["rows"]] == ["PP 0", "PP 1", "PP 2", "PP 3"]
+    for stage, row in enumerate(block["rows"]):
+        assert [box["label"] for box in row["boxes"]] == ["DP 0", "DP 1", "DP 2", "DP 3"]
+        for copy, box in enumerate(row["boxes"]):
+            first = 16 * stage + 4 * copy
+            assert [block["ranks"][at] for at in box["cells"]] == [*range(first, first + 4)]
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 1024])
+def test_ranks_without_a_layout_are_in_their_order(ranks: int) -> None:
+    """Eight in a box and 64 in a row, also where a layout does not divide them evenly."""
+    made = made_report(ranks, 3, names=3)
+    for report in (made, of_layout(made, 3, 2) if ranks > 2 else made):
+        block = map_in(render_export_page(report))
+        boxes = [box["cells"] for row in block["rows"] for box in row["boxes"]]
+        assert [at for box in boxes for at in box] == [*range(ranks)]
+        assert {len(box) for box in boxes} == {min(ranks, 8)}
+        rows = ["", *map(str, range(0, ranks, 64))]
+        assert [row["label"] for row in block["rows"]] == rows[:1] if ranks <= 64 else rows[1:]
+
+
+def test_the_map_of_ranks_is_of_the_figures(shelf: ProfileShelf, here: Path) -> None:
+    """Each measure of each rank; the rank of the finding is marked, and nobody else."""
+    report = export(shelf.get("torch-text", ranks=4, ops_per_step=24).path, "a.pftrace")
+    block = map_in(render_export_page(report))
+    culprit, means = report.verdict.culprit, report.verdict.mean_steps
+    assert culprit is not None
+    assert block["found"] == {str(culprit.rank): "finding 1"}
+    values = {
+        one["label"]: np.frombuffer(base64.b64decode(one["values"]), "<f4")
+        for one in block["measures"]
+    }
+    assert [*values] == ["Late", "Own time", "Waiting", "Transfer"]
+    own_ns = means["period_ns"] - means["not_overlapped_ns"]
+    for name, times_ns in (("Own time", own_ns), ("Waiting", means["waiting_ns"])):
+        assert values[name] == pytest.approx(times_ns.astype(float), rel=1e-6)
+    assert block["ranks"][int(np.nanargmax(values["Late"]))] == culprit.rank
+    steps = report.figures.steps
+    of_rank = steps.take((steps["rank"] == culprit.rank) & (steps["ordinary"] == 1))
+    late_ns = np.maximum(np.ma.filled(of_rank["late_ns"], 0), 0).mean()
+    assert np.nanmax(values["Late"]) == pytest.approx(late_ns, rel=1e-6)
+
+
 def test_an_index_leads_to_every_section(content: bytes) -> None:
     links = re.findall(r'<a href="#([^"]*)">([^<]*)</a>', content.decode().split("<nav")[1])
     sections = [block for block in read(content).blocks if block["is"] == "section"]
@@ -481,6 +546,31 @@ def test_paper_shows_what_is_unfolded(opened: Open) -> None:
     assert shown.evaluate("getComputedStyle(document.documentElement).backgroundColor") == (
         "rgb(255, 255, 255)"
     )
+    assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("ranks", [2, 64, 1024])
+@pytest.mark.parametrize("width", [360, 1366])
+def test_a_cell_tells_its_rank_and_takes_the_colour_of_the_choice(
+    opened: Open, ranks: int, width: int
+) -> None:
+    """Every rank has a cell; cells that are wide enough say so without a pointer."""
+    report = of_layout(made_report(ranks, 3, names=3), 2, max(1, ranks // 4))
+    shown = opened(render_export_page(report), viewport={"width": width, "height": 800})
+    cells = shown.locator(".ranks .boxes i")
+    assert cells.count() == ranks
+    assert cells.first.inner_text().startswith("0") == (ranks <= 256)
+    last = cells.last.get_attribute("title") or ""
+    assert last.startswith(f"rank {ranks - 1} ({'' if ranks == 2 else 'PP 1, '}")
+    colours = "[...document.querySelectorAll('.ranks .boxes i')].map((one) => one.style.background)"
+    late = shown.evaluate(colours)
+    shown.get_by_label("Own time").check()
+    own = shown.evaluate(colours)
+    assert own != late
+    means = report.verdict.mean_steps
+    own_ns = means["period_ns"] - means["not_overlapped_ns"]
+    assert own[int(np.argmax(own_ns))] == "rgb(254, 232, 56)", "the lightest"
     assert shown.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -20,7 +20,7 @@ from timeline.reports.terminal import MOST_BAR, PIPE_WIDTH, Display, TimesGrid, 
 from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_text
 from timeline.tables.table import Table
 from timeline.tables.times import PARTS
-from timeline.units import format_share, format_short
+from timeline.units import ColumnUnit, format_share, format_short
 from timeline.verdict.figures import TABLES, Figures
 from timeline.verdict.verdict import Verdict
 
@@ -88,15 +88,19 @@ def test_every_number_is_there(
         assert max(map(len, text.splitlines())) <= width
     shown = {*PARTS, "waiting_ns"} - {"free_ns", "communication_ns"}
     shown |= set() if page.width < PIPE_WIDTH else {"transfer_ns"}
+    unit = ColumnUnit.of_times(report.verdict.mean_steps["period_ns"].tolist())
     for row in report.verdict.mean_steps.to_dicts():
         for part in shown:
             if part == "copies_ns" and not report.verdict.mean_steps[part].any():
                 continue
-            assert format_short(row[part]) in text
+            assert unit.format(row[part]) in text
             assert format_share(row[part], row["period_ns"]) in text
-        assert format_short(row["period_ns"]) in text
-    for row in (*report.verdict.operators.to_dicts(), *report.verdict.collectives.to_dicts()):
-        assert re.search(rf"\b{row['count']} +{format_short(row['total_ns'])}\b", text)
+        assert unit.format(row["period_ns"]) in text
+    for table in (report.verdict.operators, report.verdict.collectives):
+        unit = ColumnUnit.of_times(table["total_ns"].tolist())
+        assert f"time ({unit.name})" in text
+        for row in table.to_dicts():
+            assert re.search(rf"\b{row['count']} +{unit.format(row['total_ns'])}\b", text)
     assert " ".join(report.verdict.sentences()) in " ".join(text.split())
 
 
@@ -115,8 +119,8 @@ def test_a_pipe_has_a_shape_of_its_own(
     assert "\x1b" not in text
     rows = [line.split() for line in text.splitlines() if re.match(r" +\d+ ", line)]
     assert [row[0] for row in rows] == ["1", "0", "1", "0"]
-    assert {len(row) for row in rows[:2]} == {3 + 6 * 3}
-    assert [len(row) for row in rows[2:]] == [1 + 3 + 2 + 2 + bars for bars in (3, 2)]
+    assert {len(row) for row in rows[:2]} == {2 + 6 * 2}
+    assert [len(row) for row in rows[2:]] == [1 + 3 + 1 + 1 + bars for bars in (2, 1)]
 
 
 def test_the_bar_has_the_parts(report: ExportReport) -> None:
@@ -139,7 +143,7 @@ def test_the_bar_of_a_step_without_device_work() -> None:
     wide = Display(200, "utf-8", terminal=True)
     grid = TimesGrid(wide, ["rank", "time"], table)
     for row in table.to_dicts():
-        grid.add(["0", "-"], row)
+        grid.add(["0"], row)
     lines = render_blocks([[grid.grid]], wide).splitlines()
     empty, full = (len(re.findall("[█▒░·]", line)) for line in lines[-2:])
     assert empty == 0
@@ -188,7 +192,7 @@ def test_many_steps_are_few_lines(report: ExportReport) -> None:
     figures = report.figures.with_tables(steps=Table(columns), exposed_steps=Table({}))
     changed = replace(report, figures=figures, verdict=Verdict.of(figures))
     text = plain(said(changed, Display(120, "utf-8", True), verbose=True))
-    steps = [int(found) for found in re.findall(r"^ *(\d+) +\d+ +5\.\d\d us", text, re.MULTILINE)]
+    steps = [int(found) for found in re.findall(r"^ *(\d+) +\d+ +5\.\d{3} ", text, re.MULTILINE)]
     assert steps == list(range(500 - MOST_STEPS, 500))
     assert "--csv FILE" in text
 
@@ -257,6 +261,29 @@ def test_a_profile_without_steps(
 def test_short_durations(duration_ns: int, spelled: str) -> None:
     """Three digits that count, and never more than seven characters below 1000 s."""
     assert format_short(duration_ns) == spelled
+
+
+@pytest.mark.parametrize(
+    ("longest", "unit", "cells"),
+    [
+        (0, "ns", {0: "0", None: "-"}),
+        (999, "ns", {999: "999", 1: "1"}),
+        (999_500, "ms", {999_500: "1.000", 1_000: "0.001", 400: "<0.001"}),
+        (9_999_500, "ms", {9_999_500: "10.00", 4_999: "<0.01", 5_001: "0.01"}),
+        (1_234_567_890_123, "s", {1_234_567_890_123: "1234.57"}),
+    ],
+)
+def test_a_column_has_one_unit(longest: int, unit: str, cells: dict[int | None, str]) -> None:
+    """That of its largest number; smaller ones have as many decimals, and are never called zero."""
+    column = ColumnUnit.of_times([None, longest, 1])
+    assert column.title("time") == f"time ({unit})"
+    assert {value: column.format(value) for value in cells} == cells
+
+
+def test_changes_have_a_sign() -> None:
+    column = ColumnUnit.of_sizes([3 << 20, None])
+    changes = [column.format(value, signed=True) for value in (1 << 20, -(1 << 20), 1, 0, None)]
+    assert (column.name, changes) == ("MB", ["+1.000", "-1.000", "+0.000", "0", "-"])
 
 
 # -- on a real terminal ----------------------------------------------------------------------------

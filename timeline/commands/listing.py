@@ -23,7 +23,7 @@ from timeline.selection import SUMMARY_LAYERS, Selection
 from timeline.sources.finding.discovery import FindingOptions, UnclearCapture
 from timeline.sources.finding.runs import FoundRun, format_ranks
 from timeline.sources.source import ReadRequest, Source
-from timeline.units import format_bytes, format_duration
+from timeline.units import ColumnUnit
 
 SCHEMA_VERSION = 1
 LISTED = FindingOptions(lists_all=True)
@@ -100,15 +100,18 @@ class Listing:
         ]
 
     def _rank_lines(self) -> list[str]:
-        head = ("rank", "graph", "steps", "tasks", "comm ops", "span", "size", "clock", "source")
+        span = ColumnUnit.of_times(rank.contents.span_ns for rank in self.ranks)
+        size = ColumnUnit.of_sizes(rank.size_bytes for rank in self.ranks)
+        units = (span.title("span"), size.title("size"))
+        head = ("rank", "graph", "steps", "tasks", "comm ops", *units, "clock", "source")
         table: list[tuple[str, ...]] = [head]
         for rank in self.ranks:
             for number, (graph, steps) in enumerate(rank.contents.steps.items()):
                 cells = (
                     str(rank.contents.tasks),
                     str(rank.contents.communication_ops),
-                    format_duration(rank.contents.span_ns),
-                    format_bytes(rank.size_bytes),
+                    span.format(rank.contents.span_ns),
+                    size.format(rank.size_bytes),
                     rank.clock,
                     f"{rank.source.identity.place} ({rank.source.layout})",
                 )

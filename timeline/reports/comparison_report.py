@@ -24,6 +24,7 @@ from timeline.reports.comparison_rows import (
     operator_names,
     time_cells,
     time_titles,
+    unit_of_sides,
     worst_and_best,
 )
 from timeline.reports.report_rows import (
@@ -231,18 +232,21 @@ def _of_framework(comparison: Comparison) -> Iterator[str]:
             yield from _rows(comparison, one.title, _code(one.names_of(shown)), shown)
     memory = notable_memory(comparison.operator_memory, MOST_OPERATORS)
     if len(memory):
-        heads = " | ".join(("allocated by operator", *comparison.sides.titles))
+        unit = unit_of_sides(memory, "bytes")
+        titles = map(unit.title, comparison.sides.titles)
+        heads = " | ".join(("allocated by operator", *titles))
         yield from ("", f"| {heads} |", "|---|--:|--:|")
         columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
         for name, base, new in zip(*columns, strict=True):
-            yield f"| {name} | {format_bytes(int(base))} | {format_bytes(int(new))} |"
+            yield f"| {name} | {unit.format(int(base))} | {unit.format(int(new))} |"
 
 
 def _rows(comparison: Comparison, title: str, names: Sequence[str], table: Table) -> Iterator[str]:
-    yield f"| {' | '.join((title, *time_titles(comparison)))} |"
+    unit = unit_of_sides(table)
+    yield f"| {' | '.join((title, *time_titles(comparison, unit)))} |"
     yield "|---|--:|--:|--:|--:|"
     for name, row in zip(names, table.to_dicts(), strict=True):
-        yield f"| {' | '.join((name, *time_cells(row)))} |"
+        yield f"| {' | '.join((name, *time_cells(row, unit)))} |"
 
 
 def _warnings(report: ComparisonReport) -> Iterator[str]:

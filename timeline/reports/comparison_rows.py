@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -12,28 +12,28 @@ from timeline.comparison.parts import WHOLE, select_classes
 from timeline.comparison.sentences import cause_label
 from timeline.tables.short_names import operator_label
 from timeline.tables.table import Table
-from timeline.units import format_short
+from timeline.units import ColumnUnit
 
 LEAST = 0.001
 """Minimum change of an operator, as a share of the whole time, for a row of its own."""
 
 
-def time_titles(comparison: Comparison) -> tuple[str, str, str, str]:
+def unit_of_sides(table: Table, kind: Literal["ns", "bytes"] = "ns") -> ColumnUnit:
+    """Return the unit of the times, or sizes, of both sides and of their changes."""
+    values = [*table[f"base_{kind}"].tolist(), *table[f"new_{kind}"].tolist()]
+    return ColumnUnit.of_times(values) if kind == "ns" else ColumnUnit.of_sizes(values)
+
+
+def time_titles(comparison: Comparison, unit: ColumnUnit) -> tuple[str, str, str, str]:
     """Return the headings of the cells of `time_cells`."""
-    return (*comparison.sides.titles, "change", "")
+    base, new, change = map(unit.title, (*comparison.sides.titles, "change"))
+    return base, new, change, ""
 
 
-def time_cells(row: dict[str, Any]) -> tuple[str, str, str, str]:
+def time_cells(row: dict[str, Any], unit: ColumnUnit) -> tuple[str, str, str, str]:
     """Format the times of both sides, their change, and the change as a share."""
-    delta_ns = row["delta_ns"] or 0
-    sign = "+" if delta_ns > 0 else ""
-    change = f"{sign}{time_cell(row['delta_ns'])}"
-    return time_cell(row["base_ns"]), time_cell(row["new_ns"]), change, share_cell(row)
-
-
-def time_cell(time_ns: int | None) -> str:
-    """Format a time, or a dash if it is not known."""
-    return "-" if time_ns is None else format_short(time_ns)
+    base, new = unit.format(row["base_ns"]), unit.format(row["new_ns"])
+    return base, new, unit.format(row["delta_ns"], signed=True), share_cell(row)
 
 
 def share_cell(row: dict[str, Any]) -> str:

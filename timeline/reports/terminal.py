@@ -17,7 +17,7 @@ from rich.text import Text
 from timeline.printable import encoded, printable, wrapped
 from timeline.tables.short_names import CUT, shortened, two_lines
 from timeline.tables.table import Table
-from timeline.units import format_share, format_short
+from timeline.units import ColumnUnit, format_share
 from timeline.verdict.mean_step import EDGES, edges_ns
 
 PIPE_WIDTH = 110
@@ -196,6 +196,8 @@ _DISPENSABLE = ("transfer_ns", "communication_ns")
 class TimesGrid:
     """A table with a row of times per rank or step: the whole and its parts, as far as they fit.
 
+    All times have one unit, that of the longest whole, which the headings name.
+
     heads: titles of the columns before the parts, the last of which holds the whole time. table:
     all rows, with period_ns and its parts. The last part is the time before the first kernel and
     between steps.
@@ -208,10 +210,13 @@ class TimesGrid:
         self._bar_width = self._width_for_bar(len(heads))
         gap = 1 if self._stacked else GAP
         self.grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
-        for label in heads:
+        self._unit = ColumnUnit.of_times(table["period_ns"].tolist())
+        for label in (*heads[:-1], self._unit.title(heads[-1])):
             self.grid.add_column(label, justify="right", no_wrap=True, vertical="top")
         for part in self._parts:
             title = part.short_title if self._stacked else part.title
+            between = " " if "\n" in title and not self._stacked else "\n"
+            title = f"{title}{between}({self._unit.name})"
             mark = f"{self._mark(part)} " if part.mark and self._bar_width else ""
             head = Text(mark, style=part.style) + Text(title) if mark else Text(title)
             self.grid.add_column(head, justify="right", no_wrap=True)
@@ -219,8 +224,9 @@ class TimesGrid:
             self.grid.add_column("", no_wrap=True)
 
     def add(self, labels: Sequence[str], row: Mapping[str, Any], style: str = "") -> None:
-        """Add a row: its leading labels in a style, and its times."""
-        cells: list[Text] = [Text(label, style=style) for label in labels]
+        """Add a row: its labels before the whole time in a style, and its times."""
+        whole = self._unit.format(row["period_ns"])
+        cells: list[Text] = [Text(label, style=style) for label in (*labels, whole)]
         between = "\n" if self._stacked else " "
         row = {**row, "edges_ns": sum(row.get(name) or 0 for name in EDGES)}
         for part in self._parts:
@@ -229,7 +235,7 @@ class TimesGrid:
                 cells.append(Text("-"))
                 continue
             share = format_share(part_ns, row["period_ns"])
-            cells.append(Text(f"{format_short(part_ns)}{between}{share:>4}"))
+            cells.append(Text(f"{self._unit.format(part_ns)}{between}{share:>4}"))
         if self._bar_width:
             cells.append(self._bar(row))
         self.grid.add_row(*cells)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -23,14 +24,14 @@ from timeline.reports.comparison_rows import (
     metric_rows,
     notable_memory,
     operator_names,
-    time_cell,
     time_cells,
     time_titles,
+    unit_of_sides,
     worst_and_best,
 )
 from timeline.reports.terminal import Display, name_text, named_grid, render_blocks
 from timeline.tables.table import Table
-from timeline.units import format_bytes, format_count
+from timeline.units import ColumnUnit, format_count
 
 MOST_STEPS, MOST_RANKS, MOST_OPERATORS = 12, 12, 6
 MOST_VERBOSE = 40
@@ -93,8 +94,8 @@ FIRST_TABLES = 2
 def _verbose(comparison: Comparison, display: Display) -> Iterator[Sequence[RenderableType]]:
     whole_ns = comparison.whole["base_ns"]
     for title, table in (
-        ("operator, each time", comparison.operators),
-        ("communication, each time", comparison.collectives),
+        ("operator, each", comparison.operators),
+        ("communication, each", comparison.collectives),
     ):
         shown = worst_and_best(table, whole_ns, MOST_VERBOSE)
         if len(shown) and not np.ma.getmaskarray(shown["new_median_ns"]).all():
@@ -117,11 +118,13 @@ def _verbose(comparison: Comparison, display: Display) -> Iterator[Sequence[Rend
 def _spread(operators: Table, display: Display, title: str, comparison: Comparison) -> Grid:
     """Return a table of the median and quartiles of single runs of operators on both sides."""
     cells = []
+    quartiles_ns = (operators[f"{run}_q3_ns"].tolist() for run in ("base", "new"))
+    unit = ColumnUnit.of_times(chain.from_iterable(quartiles_ns))
     for row in operators.to_dicts():
         row_cells = []
         for run in ("base", "new"):
             median, first, third = (
-                time_cell(row[f"{run}_{name}_ns"]) for name in ("median", "q1", "q3")
+                unit.format(row[f"{run}_{name}_ns"]) for name in ("median", "q1", "q3")
             )
             known = row[f"{run}_median_ns"] is not None
             quartiles = f"{first} - {third}" if known else "-"
@@ -130,16 +133,16 @@ def _spread(operators: Table, display: Display, title: str, comparison: Comparis
     medians = [f"median {side}" for side in comparison.sides.titles]
     heads = medians if display.narrow else [medians[0], "q1 - q3", medians[1], "q1 - q3"]
     names = operator_names(operators)
-    return named_grid(display, display.width, [title], heads, names, cells)
+    return named_grid(display, display.width, [unit.title(title)], heads, names, cells)
 
 
 def _classes(classes: Table, display: Display, title: str, comparison: Comparison) -> Grid:
     """Return a table of the count and time of each class of device work in both runs."""
-    cells, whole_ns = [], comparison.whole["base_ns"]
+    cells, whole_ns, unit = [], comparison.whole["base_ns"], unit_of_sides(classes)
     for row in classes.to_dicts():
         count = count_cell(row["base_count"], row["new_count"], " -> ")
-        cells.append((count, *_time_cells(row, whole_ns)))
-    heads = ("count", *time_titles(comparison))
+        cells.append((count, *_time_cells(row, whole_ns, unit)))
+    heads = ("count", *time_titles(comparison, unit))
     return named_grid(display, display.width, [title], heads, classes["metric"].tolist(), cells)
 
 
@@ -147,13 +150,15 @@ def _memory(
     memory: Table, display: Display, title: str, names: Sequence[str], comparison: Comparison
 ) -> Grid:
     """Return a table of sizes in both runs, and their differences."""
-    cells = []
-    for row in memory.to_dicts():
-        base, new, delta = (row[f"{name}_bytes"] for name in ("base", "new", "delta"))
-        sign = "-" if (delta or 0) < 0 else "+" if delta else ""
-        change = "-" if delta is None else f"{sign}{format_bytes(abs(delta))}"
-        cells.append((*("-" if one is None else format_bytes(one) for one in (base, new)), change))
-    heads = [*comparison.sides.titles, "change"]
+    unit = unit_of_sides(memory, "bytes")
+    cells = [
+        (
+            *(unit.format(row[f"{side}_bytes"]) for side in ("base", "new")),
+            unit.format(row["delta_bytes"], signed=True),
+        )
+        for row in memory.to_dicts()
+    ]
+    heads = [*map(unit.title, (*comparison.sides.titles, "change"))]
     return named_grid(display, display.width, [title], heads, names, cells)
 
 
@@ -223,17 +228,20 @@ def _grid(
     bold: name of the row to emphasize.
     """
     labels, whole_ns = [str(name) for name in names], comparison.whole["base_ns"]
-    cells = [_time_cells(row, whole_ns) for row in table.to_dicts()]
+    unit = unit_of_sides(table)
+    cells = [_time_cells(row, whole_ns, unit) for row in table.to_dicts()]
     styles = ["bold" if label == bold else "" for label in labels]
-    heads = time_titles(comparison)
+    heads = time_titles(comparison, unit)
     return named_grid(display, display.width, [title], heads, labels, cells, styles)
 
 
-def _time_cells(row: dict[str, Any], whole_ns: int) -> tuple[str, str, Text, Text]:
+def _time_cells(
+    row: dict[str, Any], whole_ns: int, unit: ColumnUnit
+) -> tuple[str, str, Text, Text]:
     """Return the cells of a time before, now, its change, and the change as a share."""
     delta_ns = row["delta_ns"] or 0
     style = _WORSE if delta_ns > 0 else _BETTER
     if abs(delta_ns) < NOTABLE * whole_ns:
         style = ""
-    base, new, change, share = time_cells(row)
+    base, new, change, share = time_cells(row, unit)
     return base, new, Text(change, style=style), Text(share, style=style)

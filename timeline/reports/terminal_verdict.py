@@ -23,11 +23,18 @@ from timeline.reports.terminal import (
 )
 from timeline.tables.idle import least_gap_ns, sum_of_selection
 from timeline.tables.table import Table
-from timeline.units import format_count, format_duration, format_number, format_share, format_short
+from timeline.units import (
+    ColumnUnit,
+    format_count,
+    format_duration,
+    format_number,
+    format_share,
+    format_short,
+)
 from timeline.verdict.figures import Figures
 from timeline.verdict.verdict import BARS, Verdict
 
-SIDE_BY_SIDE_WIDTH = 116
+SIDE_BY_SIDE_WIDTH = 124
 """Minimum width at which operators and collectives are shown side by side."""
 MOST_RANKS = 8
 """Maximum number of ranks that are all shown; of more, only FEW_RANKS and the mean are."""
@@ -105,12 +112,13 @@ class _Blocks:
         heads = ["rank", ("mean\nstep" if steps > 1 else "step") if steps else "time"]
         grid = TimesGrid(self.display, heads, self.verdict.mean_steps)
         for row in shown:
-            labels = [str(row["rank"]), format_short(row["period_ns"])]
-            grid.add(labels, row, _SLOW if row["rank"] == self.verdict.slow_rank else "")
+            grid.add(
+                [str(row["rank"])], row, _SLOW if row["rank"] == self.verdict.slow_rank else ""
+            )
         if len(shown) < self.verdict.used_ranks:
             mean = self.verdict.rank_means
             grid.add_gap()
-            grid.add(["mean", format_short(mean["period_ns"] or 0)], mean, "bold")
+            grid.add(["mean"], {**mean, "period_ns": mean["period_ns"] or 0}, "bold")
         yield grid.grid
         yield from self._rank_notes(shown, steps)
 
@@ -170,7 +178,6 @@ class _Blocks:
                 str(row["step"]),
                 *([graph] if graphs else []),
                 *([str(row["rank"])] if ranks else []),
-                format_short(row["period_ns"]),
             ]
             grid.add(labels, row, _SLOW if (row["graph"], row["step"]) == worst else "")
         yield grid.grid
@@ -203,65 +210,74 @@ class _Blocks:
     def _stragglers(self, late: Sequence[Row]) -> Grid:
         """Return a table of how often each rank came last, and of the waiting it caused."""
         most = 2 if self.display.narrow else None
-        numbers = ["times last", "wait caused", "longest"]
+        caused, longest, at_most = (
+            ColumnUnit.of_times(row.get(name) for row in late)
+            for name in ("caused_ns", "slowest_ns", "late_ns")
+        )
+        numbers = ["times last", caused.title("wait caused"), longest.title("longest")]
         shown = not most and self.display.can_show(BARS) and any(row.get("history") for row in late)
         grid = plain_grid(self.display, [], ["rank", *numbers[:most]])
         if shown:
-            grid.add_column("late by, step by step (at most)")
+            grid.add_column(f"late per step (at most, {at_most.name})")
         for row in late:
             rank = "some rank" if row["rank"] is None else str(row["rank"])
-            cells = [str(row["times_last"]), format_short(row["caused_ns"])]
+            cells = [str(row["times_last"]), caused.format(row["caused_ns"])]
             if "shared" in row:
                 cells[0] += f" of {row['shared']}"
-                cells.append(format_short(row["slowest_ns"]))
+                cells.append(longest.format(row["slowest_ns"]))
             else:
                 rank = f"{rank} (not read)"
                 cells.append("-")
             is_slow = row["rank"] is not None and row["rank"] == self.verdict.slow_rank
             if shown:
                 history = row.get("history")
-                cells.append(f"{history} ({format_short(row['late_ns'])})" if history else "")
+                cells.append(f"{history} ({at_most.format(row['late_ns'])})" if history else "")
             grid.add_row(Text(rank, style=_SLOW if is_slow else ""), *cells[:most])
         return grid
 
     # -- operators ---------------------------------------------------------------------------------
 
     def _totals(self, width: int, title: str, rows: Table, *more: str) -> Grid:
-        mean = [] if self.display.narrow else ["mean"]
         is_wide = not self.display.narrow
         bound = ["bound by"] if is_wide and any(rows["bound"]) else []
         has_peak = "utilization" in rows.columns and np.ma.count(rows["utilization"]) > 0
         peak = ["of peak"] if is_wide and has_peak else []
         line = ["line of code"] if self.verbose and any(rows["line"]) else []
+        total = ColumnUnit.of_times(rows["total_ns"].tolist())
+        means_ns = [round(row["total_ns"] / row["count"]) for row in rows.to_dicts()]
+        each = ColumnUnit.of_times(means_ns)
+        mean = [] if self.display.narrow else [each.title("mean")]
         cells = [
             (
                 *(str(name_text(row[name], self.display)) for name in more),
                 format_number(row["count"]),
-                format_short(row["total_ns"]),
-                *(format_short(round(row["total_ns"] / row["count"])) for _ in mean),
+                total.format(row["total_ns"]),
+                *(each.format(mean_ns) for _ in mean),
                 format_share(row["share"], 1),
                 *(_bound_text(row) for _ in bound),
                 *(_peak_text(row) for _ in peak),
                 *(str(name_text(row["line"] or "", self.display)) for _ in line),
             )
-            for row in rows.to_dicts()
+            for row, mean_ns in zip(rows.to_dicts(), means_ns, strict=True)
         ]
-        heads = [title, *more], ["count", "time", *mean, "share", *bound, *peak, *line]
+        numbers = ["count", total.title("time"), *mean, "share", *bound, *peak, *line]
+        heads = [title, *more], numbers
         return named_grid(self.display, width, *heads, rows["type"].tolist(), cells)
 
     def _longest_ops(self) -> Grid:
         ops = self.figures.longest_ops
         order = np.argsort(-ops["duration_ns"], kind="stable")[:MOST_OPS]
         shown = ops.take(order)
+        unit = ColumnUnit.of_times(shown["duration_ns"].tolist())
         cells = [
             (
                 str(row["rank"]),
                 "-" if row["step"] is None else str(row["step"]),
-                format_short(row["duration_ns"]),
+                unit.format(row["duration_ns"]),
             )
             for row in shown.to_dicts()
         ]
-        heads = ["longest communication op"], ["rank", "step", "time"]
+        heads = ["longest communication op"], ["rank", "step", unit.title("time")]
         return named_grid(self.display, self.display.width, *heads, shown["name"].tolist(), cells)
 
 
@@ -293,6 +309,7 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
     if not len(causes):
         return None
     calls = sum_of_selection(figures.idle_calls, "cause", "call").to_dicts()
+    unit = ColumnUnit.of_times(causes["total_ns"].tolist())
     cells = []
     for row in causes.to_dicts():
         longest = [
@@ -307,11 +324,12 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
         cells.append(
             (
                 *(() if display.narrow else (calls_text,)),
-                format_short(row["total_ns"]),
+                unit.format(row["total_ns"]),
                 format_share(row["share"], 1),
                 format_number(row["gaps"]),
             )
         )
     names = [IdleCause(cause).label for cause in causes["cause"].tolist()]
     titles = ["idle", *([] if display.narrow else ["meanwhile on the host"])]
-    return named_grid(display, display.width, titles, ["time", "share", "gaps"], names, cells)
+    numbers = [unit.title("time"), "share", "gaps"]
+    return named_grid(display, display.width, titles, numbers, names, cells)

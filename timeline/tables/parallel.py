@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -188,6 +189,8 @@ class ParallelIndices:
 def parallel_indices(facts: Sequence[RankFacts]) -> dict[int, ParallelIndices]:
     """Return the parallel indices of each rank of a Megatron run, by the sizes in its metadata.
 
+    Without metadata they are the places of ranks in the groups of their collectives, by name.
+
     Ranks are numbered by tensor, context, data and pipeline index, the first of them fastest.
     (msprof-analyze assumes the same order, but counts contexts as data parallel.) No rank has
     indices if the sizes contradict each other.
@@ -195,7 +198,7 @@ def parallel_indices(facts: Sequence[RankFacts]) -> dict[int, ParallelIndices]:
     descriptions = [one for one in _Description.of(facts) if one.source is ParallelSource.METADATA]
     tensors, stages, ranks = (_first(descriptions, name) for name in ("tensors", "stages", "ranks"))
     if tensors is None or stages is None or ranks is None:
-        return {}
+        return {one.rank: _indices_in_groups(one) for one in facts}
     inner = tensors * (_first(descriptions, "contexts") or 1)
     copies, rest = divmod(ranks, inner * stages)
     recorded = {one.rank: one.stage for one in descriptions if one.stage is not None}
@@ -206,6 +209,25 @@ def parallel_indices(facts: Sequence[RankFacts]) -> dict[int, ParallelIndices]:
         for rank in (one.rank for one in facts)
         if rank < ranks and copies and not rest
     }
+
+
+_GROUPS = {
+    "dp": re.compile(r"(?i)(mesh_)?(dp|data_parallel(_group)?)"),
+    "pp": re.compile(r"(?i)(mesh_)?(pp|pipeline(_model)?_parallel(_group)?)"),
+    "tp": re.compile(r"(?i)(mesh_)?(tp|tensor(_model)?_parallel(_group)?)"),
+}
+"""Names of groups of each axis, as torchtitan, vLLM and Megatron call them."""
+
+
+def _indices_in_groups(facts: RankFacts) -> ParallelIndices:
+    """Return the place of a rank in its group of each axis, None if that has no or several."""
+    groups = {view.group for view in facts.collectives.arrivals.views.values()}
+    places: dict[str, int | None] = {}
+    for axis, name in _GROUPS.items():
+        named = {one.members for one in groups if name.fullmatch(one.name)}
+        members = named.pop() if len(named) == 1 else ()
+        places[axis] = members.index(facts.rank) if facts.rank in members else None
+    return ParallelIndices(**places)
 
 
 def parallel_contradictions(facts: Sequence[RankFacts]) -> Iterator[str]:

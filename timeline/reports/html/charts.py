@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from timeline.comparison.sides import Sides
 from timeline.printable import printable
 from timeline.reports.html.page import Block, unit_of
 from timeline.tables.operators import OperatorCurves
+from timeline.tables.parallel import ParallelIndices
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.tables.times import extent_ns
@@ -27,10 +28,12 @@ from timeline.verdict.mean_step import edges_ns
 
 MOST_DRAWN = 400
 """Maximum number of columns of a chart; if there are more ranks or steps, neighbours share one."""
-MOST_OUTLINED = 256
-"""Maximum number of columns of the outline that replaces bars if there are many ranks."""
-MOST_BARS = 40
-"""Maximum number of ranks with a bar of their own."""
+MOST_BARS, FEW_BARS = 40, 16
+"""Maximum number of ranks that all have a bar; of more, only FEW_BARS have."""
+MOST_PER_ROW, NODE = 64, 8
+"""Ranks of a row and of a box of the map of ranks, if no parallel layout is known."""
+LEAST_CONTRAST = 0.2
+"""Minimum part of a scale of the map of ranks that its values span, as a share of the largest."""
 MOST_HEAT_CELLS = 24_000
 """Maximum number of ranks times steps of a heat map; if there are more, ranks share a row."""
 MOST_CELLS = 3_000
@@ -298,29 +301,100 @@ def _columns(figures: Figures) -> dict[str, Int64]:
 # -- charts ----------------------------------------------------------------------------------------
 
 
-def draw_rank_bars(ranks: Table, parts: Sequence[Part], name: str = "bars") -> Block:
-    """Return bars of the parts of each rank's time, or a stacked outline if there are many ranks.
+def draw_rank_bars(
+    ranks: Table, parts: Sequence[Part], name: str = "bars", first: Collection[int] = ()
+) -> Block:
+    """Return bars of the parts of each rank's time, of many ranks those that matter most.
 
     ranks: table with rank, period_ns and the columns of the parts. name: of the chart in the page.
+    first: ranks that matter more than those that take longest.
     """
-    label = f"Parts of the device time of {len(ranks)} ranks; the table below has the numbers"
-    if len(ranks) <= MOST_BARS:
-        return {
-            "is": "bars",
-            "name": name,
-            "label": label,
-            "rows": [f"rank {rank}" for rank in ranks["rank"].tolist()],
-            "of": ranks["period_ns"].tolist(),
-            "parts": [_filled(part, ranks) for part in parts],
-        }
-    starts = np.arange(0, len(ranks), run_length(len(ranks), MOST_OUTLINED))
-    run = starts[1] - starts[0]
-    longest = [start + np.argmax(ranks["period_ns"][start : start + run]) for start in starts]
-    chosen = ranks.take(np.array(longest))
-    layers = [{"is": "stack", "parts": [_filled(part, chosen) for part in parts]}]
-    ids = ranks["rank"][starts]
-    most = int(np.sum([np.ma.filled(chosen[part.column], 0) for part in parts], axis=0).max())
-    return _plot(name, label, ids, "rank", layers, most, height=300)
+    shown = ranks
+    if len(ranks) > MOST_BARS:
+        matters = np.lexsort((-ranks["period_ns"], ~np.isin(ranks["rank"], list(first))))
+        shown = ranks.take(np.sort(matters[:FEW_BARS]))
+    return {
+        "is": "bars",
+        "name": name,
+        "label": f"Parts of the device time of {len(shown)} ranks; the table below has the numbers",
+        "rows": [f"rank {rank}" for rank in shown["rank"].tolist()],
+        "of": shown["period_ns"].tolist(),
+        "parts": [_filled(part, shown) for part in parts],
+    }
+
+
+def draw_rank_map(
+    means: Table,
+    grid: StepGrid,
+    places: Mapping[int, ParallelIndices],
+    found: Mapping[int, str],
+) -> Block | None:
+    """Return a map of all ranks, coloured by one of several measures; None for a single rank.
+
+    means: a row per rank, see `mean_steps`. places: parallel indices by rank, as far as known.
+    found: the findings that name a rank, in words.
+    """
+    ranks = means["rank"].tolist()
+    late = np.ma.masked_array(grid.times[_LATE], ~grid.ordinary | (grid.times[_LATE] == NOT_GIVEN))
+    late_ns = dict(zip(grid.ranks.tolist(), late.mean(axis=1).tolist(), strict=True))
+    of_ranks = [late_ns.get(rank) for rank in ranks]
+    unknown_ns = np.ma.masked_array(np.zeros(len(ranks)), np.True_)
+    own_ns = means["period_ns"] - np.ma.filled(means["not_overlapped_ns"], 0)
+    split = not np.ma.getmaskarray(means["waiting_ns"]).all()
+    measures = {
+        "Late": np.ma.masked_invalid(np.array(of_ranks, np.float64)),
+        "Own time": own_ns,
+        "Waiting": means["waiting_ns"],
+        "Transfer": means["transfer_ns"],
+        "Exposed communication": unknown_ns if split else means["not_overlapped_ns"],
+    }
+    shown = {name: values for name, values in measures.items() if np.ma.filled(values, 0).any()}
+    if len(ranks) < 2 or not shown:
+        return None
+    return {
+        "is": "ranks",
+        "ranks": ranks,
+        "rows": _rows_of_ranks(ranks, places),
+        "found": {str(rank): words for rank, words in found.items()},
+        "measures": [
+            {
+                "label": name,
+                "values": packed(np.ma.asanyarray(values)),
+                "low": float(min(values.min(), (1 - LEAST_CONTRAST) * values.max())),
+                "high": float(values.max()),
+            }
+            for name, values in shown.items()
+        ],
+    }
+
+
+def _rows_of_ranks(ranks: Sequence[int], places: Mapping[int, ParallelIndices]) -> list[Block]:
+    """Return rows of boxes of ranks: a row per pipeline stage, and in it a box per copy of data.
+
+    A box holds the ranks that share each layer. Where the layout is not known, or does not divide
+    the ranks evenly, boxes hold NODE ranks in their order, and rows MOST_PER_ROW.
+    """
+    boxes: dict[tuple[int | None, int | None], list[int]] = {}
+    for at in sorted(range(len(ranks)), key=lambda at: _order(places.get(ranks[at]))):
+        place = places.get(ranks[at], ParallelIndices())
+        boxes.setdefault((place.pp, place.dp), []).append(at)
+    rows: dict[str, list[Block]] = {}
+    if (None, None) in boxes or len({len(box) for box in boxes.values()}) > 1:
+        boxes.clear()
+        for first in range(0, len(ranks), NODE):
+            label = str(ranks[first // MOST_PER_ROW * MOST_PER_ROW])
+            box = {"label": "", "cells": [*range(first, min(first + NODE, len(ranks)))]}
+            rows.setdefault(label if len(ranks) > MOST_PER_ROW else "", []).append(box)
+    for (stage, copy), cells in boxes.items():
+        label = "" if stage is None else f"PP {stage}"
+        named = "" if copy is None else f"DP {copy}"
+        rows.setdefault(label, []).append({"label": named, "cells": cells})
+    return [{"label": label, "boxes": boxes} for label, boxes in rows.items()]
+
+
+def _order(place: ParallelIndices | None) -> tuple[int, int, int]:
+    """Return the key by which ranks are ordered: stage, copy of data, then part of a layer."""
+    return (0, 0, 0) if place is None else (place.pp or 0, place.dp or 0, place.tp or 0)
 
 
 def _filled(part: Part, table: Table) -> Block:

@@ -43,7 +43,7 @@ from timeline.reports.html.page import (
 )
 from timeline.tables.short_names import operator_label
 from timeline.tables.table import Table
-from timeline.units import format_count, format_duration, format_short
+from timeline.units import ColumnUnit, format_count, format_duration
 from timeline.version import __version__
 
 if TYPE_CHECKING:
@@ -293,14 +293,12 @@ def _spreads(table: Table, sides: Sides) -> Iterator[Block]:
     for title, run in zip(sides.titles, ("base", "new"), strict=True):
         names = [f"{run}_{name}_ns" for name in ("q1", "median", "q3")]
         rows = list(zip(*(table[name].tolist() for name in names), strict=True))
+        unit = ColumnUnit.of_times(q3_ns for _, _, q3_ns in rows)
         texts = [
-            ""
-            if None in row
-            else f"{format_short(row[1])} ({format_short(row[0])} to {format_short(row[2])})"
-            for row in rows
+            "" if None in row else "{1} ({0} to {2})".format(*map(unit.format, row)) for row in rows
         ]
         yield sorted_texts(
-            f"Each {title}", texts, [None if None in row else row[1] for row in rows]
+            unit.title(f"Each {title}"), texts, [None if None in row else row[1] for row in rows]
         )
 
 

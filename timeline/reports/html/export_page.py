@@ -10,15 +10,16 @@ import numpy as np
 from timeline.columns.columns import Rows
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.charts import (
-    MOST_OUTLINED,
+    FEW_BARS,
+    MOST_BARS,
     PARTS,
     Part,
     StepGrid,
     draw_heat_maps,
     draw_operator_curves,
     draw_rank_bars,
+    draw_rank_map,
     draw_steps,
-    run_length,
     shown_parts,
     with_parts,
 )
@@ -58,7 +59,7 @@ from timeline.tables.work import LAUNCHERS, MODULES, total_over_ranks
 from timeline.units import format_count, format_short
 from timeline.verdict import figures as registry
 from timeline.verdict.figures import Figures
-from timeline.verdict.verdict import BOUND, MEASURED
+from timeline.verdict.verdict import BOUND, MEASURED, Verdict
 from timeline.verdict.words import step_shares
 from timeline.version import __version__
 
@@ -80,7 +81,7 @@ def render_export_page(report: ExportReport) -> bytes:
     culprit = verdict.culprit
     grid = StepGrid.of(figures)
     sections = (
-        _time_section(report),
+        _time_section(report, grid),
         data if data_first else None,
         wait_section(figures),
         bandwidth_section(figures),
@@ -148,20 +149,38 @@ def _tiles(report: ExportReport) -> Iterator[Tile]:
 # -- where the time goes ---------------------------------------------------------------------------
 
 
-def _time_section(report: ExportReport) -> Block | None:
+def _time_section(report: ExportReport, grid: StepGrid) -> Block | None:
+    """Return the section on all ranks: their map, the parts of their time, and a table."""
     means = report.verdict.mean_steps
     used = with_parts(means) if len(means) else means
     parts = shown_parts(used, PARTS) if len(used) else ()
     if not parts:
         return None
-    run = run_length(len(used), MOST_OUTLINED)
-    longest = f"Of each {run} neighbouring ranks the one that takes longest is drawn."
+    found = _ranks_of_findings(report.verdict)
+    few = f"{FEW_BARS} of {len(used)} ranks: those of findings, and those that take longest."
+    places = {rank.rank: rank.indices for rank in report.ranks}
     return section(
         "Where the time goes",
-        note(" ".join([*_bars_notes(report, parts), *([longest] if run > 1 else [])])),
-        draw_rank_bars(used, parts),
+        draw_rank_map(used, grid, places, found),
+        note(" ".join([*_bars_notes(report, parts), *([few] if len(used) > MOST_BARS else [])])),
+        draw_rank_bars(used, parts, first=found),
         folded(_rank_table(report)),
     )
+
+
+def _ranks_of_findings(verdict: Verdict) -> dict[int, str]:
+    """Return the ranks that findings name, each with the numbers of the findings in words.
+
+    A finding of more than half of the ranks names none.
+    """
+    named: dict[int, list[str]] = {}
+    for number, finding in enumerate(verdict.findings.found, 1):
+        ranks = finding.ranks or ()
+        for rank in ranks if 2 * len(ranks) <= verdict.used_ranks else ():
+            named.setdefault(rank, []).append(str(number))
+    words = {rank: f"finding {' and '.join(numbers)}" for rank, numbers in named.items()}
+    slow = verdict.slow_rank
+    return words if words or slow is None else {slow: "the slowest"}
 
 
 def _bars_notes(report: ExportReport, parts: Sequence[Part]) -> Iterator[str]:

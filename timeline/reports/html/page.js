@@ -388,6 +388,46 @@
     return figureOf(block, height, draw, tell);
   };
 
+  // A map of all ranks: rows of boxes of cells, coloured by the measure that is chosen.
+  const rankMapOf = ({ranks, rows, found, measures}) => {
+    const values = measures.map((measure) => unpacked(measure.values));
+    const size = ranks.length <= 16 ? 'large' : ranks.length <= 256 ? 'middle' : 'small';
+    const named = new Map(rows.flatMap((row) => row.boxes.flatMap((box) =>
+      box.cells.map((at) => [at, [row.label, box.label].filter((text) => /[A-Z]/.test(text)).join(', ')]))));
+    const cells = ranks.map((rank, at) => {
+      const told = measures.map(({label: name}, measure) => isGiven(values[measure][at]) ? `, ${name.toLowerCase()} ${spelled(values[measure][at])}` : '');
+      const place = named.get(at) ? ` (${named.get(at)})` : '';
+      return el('i', {class: found[rank] ? 'found' : null, title: `rank ${rank}${place}${told.join('')}${found[rank] ? `, ${found[rank]}` : ''}`});
+    });
+    const scale = el('p', {class: 'scale'});
+    const ramp = imageOf(128, 1, (at) => heatColour(at / 127));
+    const show = (chosen) => {
+      const {low, high} = measures[chosen];
+      const [unit, length] = unitOf(high);
+      const places = [10, 100].filter((least) => high / length < least).length;
+      cells.forEach((cell, at) => {
+        const value = values[chosen][at];
+        const colour = isGiven(value) ? heatColour(high > low ? (value - low) / (high - low) : 1) : null;
+        cell.style.background = colour ? `rgb(${colour})` : '';
+        cell.style.color = colour && luminance(colour) <= .179 ? '#fcfcfc' : colour ? '#0a0a0a' : '';
+        cell.replaceChildren(...size === 'small' ? [] : [el('small', {}, String(ranks[at]))],
+          ...size === 'large' && colour ? [(value / length).toFixed(places)] : []);
+      });
+      const ringed = Object.keys(found);
+      scale.replaceChildren((low / length).toFixed(places), svg('svg', {width: 160, height: 9, 'aria-hidden': 'true'}, svg('image', {href: ramp, width: 160, height: 9, preserveAspectRatio: 'none'})), `${(high / length).toFixed(places)} ${unit}`,
+        ringed.length ? el('span', {}, el('i', {class: 'found'}), ` rank ${ringed.slice(0, 8).join(', ')}${ringed.length > 8 ? ` and ${ringed.length - 8} more` : ''}: ${found[ringed[0]]}`) : '');
+    };
+    const choices = measures.map(({label: name}, at) => {
+      const choice = el('input', {type: 'radio', name: 'measure', value: name, checked: !at});
+      choice.addEventListener('change', () => show(at));
+      return el('label', {}, choice, name);
+    });
+    show(0);
+    return el('div', {class: `ranks ${size}`}, el('div', {class: 'switch'}, choices), scale, rows.map((row) =>
+      el('div', {class: 'row'}, row.label ? el('span', {class: 'axis'}, row.label) : null, el('div', {class: 'boxes'}, row.boxes.map((box) =>
+        el('div', {}, box.label && size !== 'small' ? el('span', {class: 'axis'}, box.label) : null, el('div', {class: 'cells'}, box.cells.map((at) => cells[at]))))))));
+  };
+
   const ribbonsOf = (block) => {
     const height = 58 * block.rows.length + 40;
     const draw = (width) => {
@@ -474,7 +514,7 @@
   const BLOCKS = {
     note: ({text, class: own}) => el('p', {class: own ? `note ${own}` : 'note'}, text),
     heading: ({text, class: own}) => el('h3', {class: own}, text),
-    list: listOf, table: tableOf, plot: plotOf, bars: barsOf, heat: heatOf, ribbons: ribbonsOf,
+    list: listOf, table: tableOf, plot: plotOf, bars: barsOf, heat: heatOf, ranks: rankMapOf, ribbons: ribbonsOf,
     steps: stepsOf, switch: switchOf, tree: treeOf, pipeline: pipelineOf,
     beside: ({blocks}) => el('div', {class: 'beside'}, blocks.map(blockOf)),
     section: ({title, anchor, blocks}) => el('section', {id: anchor || null}, el('h2', {}, title), blocks.map(blockOf)),

@@ -26,14 +26,13 @@ from timeline.reports.html.page import (
     plain_list,
     section,
     share_column,
-    sorted_texts,
     view_of,
 )
 from timeline.tables.data import DATA_PIPELINE, DATA_PREPARATION, DATA_QUEUES
 from timeline.tables.flops import FLOPS, ScopeNode, operator_scopes, scope_tree
 from timeline.tables.memory import MEMORY_GRAPHS, MEMORY_TENSORS, MOST_AT_PEAK
 from timeline.tables.table import Table
-from timeline.units import format_bytes, format_count
+from timeline.units import ColumnUnit, format_bytes, format_count
 from timeline.verdict.advice import ABOUT_DATA, worst_first
 from timeline.verdict.figures import Figures
 
@@ -243,13 +242,9 @@ def _held(figures: Figures, graphs: Sequence[dict[str, Any]]) -> Iterator[Block 
 
 
 def _byte_column(title: str, values_bytes: npt.NDArray[Any]) -> Block | None:
-    """Return a column of sizes, each formatted with its own unit; None if all are masked."""
-    sizes = values_bytes.tolist()
-    if all(size is None for size in sizes):
-        return None
-    return sorted_texts(
-        title, ["" if size is None else format_bytes(size) for size in sizes], sizes
-    )
+    """Return a column of sizes in the unit of the largest; None if all are masked."""
+    unit = ColumnUnit.of_sizes(values_bytes.tolist())
+    return number_column(unit.title(title), values_bytes, scale=unit.scale, digits=unit.digits)
 
 
 # -- preparation of data ---------------------------------------------------------------------------
