@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.chunks import chunks, compute_in_chunks
+from timeline.columns.chunks import ColumnBuilder, chunks, compute_in_chunks
 from timeline.columns.constant import MOST_SHARED_BYTES, constant, is_constant
 from timeline.columns.spill import spillable
 from timeline.errors import RecordError
@@ -54,10 +54,10 @@ def column(dtype: npt.DTypeLike, default: float | None = None, *, moment: bool =
 
 def concat_columns(parts: Sequence[npt.NDArray[Any]]) -> npt.NDArray[Any]:
     """Concatenate parts of a column, at least one, which all have its dtype."""
-    first = parts[0][:1].tobytes()
-    if first and all(is_constant(part) and part[:1].tobytes() == first for part in parts):
-        return constant(parts[0][0], sum(len(part) for part in parts), parts[0].dtype)
-    return spillable(np.concatenate(parts))
+    builder = ColumnBuilder(sum(map(len, parts)), parts[0].dtype)
+    for part in parts:
+        builder.add(part)
+    return builder.build()
 
 
 def take(values: npt.NDArray[Any], rows: Bool | Rows) -> npt.NDArray[Any]:

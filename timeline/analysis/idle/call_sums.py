@@ -10,10 +10,10 @@ from timeline.analysis.idle.charges import ChargedCalls
 from timeline.analysis.idle.host_calls import call_name
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
-from timeline.columns.group_by import GroupBy, group_by, quartiles_by_group, sum_by
+from timeline.columns.distinct import distinct_pairs, rows_by_value
+from timeline.columns.group_by import GroupBy, group_by, medians_by_group, sum_by
 from timeline.columns.intervals import are_touching, union
-from timeline.columns.nesting import latest_open
+from timeline.columns.nesting import own_lengths
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import HostEvents
 
@@ -81,18 +81,15 @@ def own_times(host: HostEvents, wanted: Rows) -> Int64:
     wanted: rows of the calls whose times are right; those of others may be too short or too long.
     """
     own_ns = np.zeros(len(host), np.int64)
-    near = np.arange(len(host))
+    near: Rows | None = None
     if len(wanted) < len(host):
         during = union(host.start_ns[wanted], host.end_ns[wanted])
         near = np.flatnonzero(are_touching(host.start_ns, host.end_ns, during))
-    _, lane = distinct_pairs(host.process[near], host.thread[near])
+    some = slice(None) if near is None else near
+    _, lane = distinct_pairs(host.process[some], host.thread[some])
     for _, places in rows_by_value(lane):
-        rows = near[places]
-        start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
-        edges_ns = distinct(np.concatenate([start_ns, end_ns]))
-        innermost = latest_open(start_ns, end_ns, edges_ns[:-1])
-        is_open = innermost >= 0
-        own_ns[rows] = sum_by(innermost[is_open], np.diff(edges_ns)[is_open], len(rows))
+        rows = places if near is None else near[places]
+        own_ns[rows] = own_lengths(host.start_ns[rows], host.end_ns[rows])
     return own_ns
 
 
@@ -121,34 +118,29 @@ def sum_calls(
     layer = pool.translate(np.concatenate([host.layer, beside.layer]), strings)
     name = pool.translate(np.concatenate([host.name, beside.name]), strings, call_name)
     groups = group_by(len(name), [layer, name])
-    own_times_ns = groups.sum(_before(own_ns, len(beside)))
+    own_times_ns = sum_by(groups.group[:count], own_ns, len(groups.first))
     if len(own_times_ns) > most:
         kept = np.zeros(len(own_times_ns), np.bool_)
         kept[np.argsort(-own_times_ns, kind="stable")[:most]] = True
         name = np.where(kept[groups.group], name, np.int32(NO_NAME))
         groups = group_by(len(name), [layer, name])
     length_ns = host.end_ns - host.start_ns
-    spread = quartiles_by_group(groups.group[:count], length_ns, len(groups.first))
-    longest_ns = np.zeros(len(groups.first), np.int64)
-    np.maximum.at(longest_ns, groups.group[:count], length_ns)
+    of, charged_to, names = groups.group[:count], groups.group[count:], len(groups.first)
+    longest_ns = np.zeros(names, np.int64)
+    np.maximum.at(longest_ns, of, length_ns)
     times = CallTimes(
         layer[groups.first],
         name[groups.first],
-        spread.count,
-        groups.sum(_before(length_ns, len(beside))),
-        groups.sum(_before(own_ns, len(beside))),
-        spread.median,
+        np.bincount(of, minlength=names).astype(np.int64),
+        sum_by(of, length_ns, names),
+        sum_by(of, own_ns, names),
+        medians_by_group(of, length_ns, names),
         longest_ns,
-        groups.sum(np.concatenate([np.zeros(count, np.int64), charged.idle_ns])),
+        sum_by(charged_to, charged.idle_ns, names),
     )
     one_off = _one_off(charged, beside, groups, count, times, strings, idle_ns)
     order = np.lexsort((-times.total_ns, -times.self_ns))
     return HostCallSums(tuple(pool), times.take(order), idle_ns, one_off)
-
-
-def _before(values: Int64, others: int) -> Int64:
-    """Return the values with so many zeros behind them."""
-    return np.concatenate([values, np.zeros(others, np.int64)])
 
 
 def _one_off(
