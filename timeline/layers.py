@@ -30,7 +30,8 @@ class Layer(enum.Enum):
     ARROWS = "arrows"
     """Arrows between slices of other layers; the only layer without a row.
 
-    Only arrows with both ends in drawn layers are drawn.
+    Only arrows with both ends in drawn layers are drawn. Those of rows that belong to no layer, the
+    critical path and waits in the time of a rank, are always drawn.
     """
 
 

@@ -235,12 +235,16 @@ def test_layers(command: Command, profile: Profile, layer: str) -> None:
         assert layer_rows(picture) == {LAYER_ROWS[layer]}
 
 
-ARROWS_BESIDE_THE_PATH = """
+ARROWS_OF_LAYERS = """
     SELECT count(*) FROM flow JOIN slice ON slice.id = flow.slice_out
     JOIN track ON track.id = slice.track_id LEFT JOIN track AS above ON above.id = track.parent_id
     WHERE trim(coalesce(above.name, '')) != 'Critical path'
+      AND NOT EXISTS (
+        SELECT 1 FROM slice wait WHERE wait.id IN (slice_out, slice_in)
+          AND wait.name GLOB 'Waiting for rank *'
+      )
 """
-"""Those of the critical path belong to its rows, whatever is drawn."""
+"""Those of the critical path and of waits belong to their rows, whatever is drawn."""
 
 
 def test_default_layers(command: Command, profile: Profile) -> None:
@@ -253,8 +257,8 @@ def test_default_layers(command: Command, profile: Profile) -> None:
     assert layer_rows(command.picture(*arguments, "--kind", "detail", "--scopes")) == everything
     assert detail.rows("SELECT count(*) > 0 FROM flow") == [(1,)]
     fewer = command.picture(*arguments, "--kind", "detail", "--layers", "hardware,cann")
-    assert fewer.rows(ARROWS_BESIDE_THE_PATH) == [(0,)]
-    assert detail.rows(ARROWS_BESIDE_THE_PATH) > [(0,)]
+    assert fewer.rows(ARROWS_OF_LAYERS) == [(0,)]
+    assert detail.rows(ARROWS_OF_LAYERS) > [(0,)]
 
 
 @pytest.mark.parametrize("kind", ["summary", "detail"])

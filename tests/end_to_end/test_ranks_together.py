@@ -131,6 +131,31 @@ def test_waits_are_drawn(shelf: ProfileShelf, tmp_path: Path, command: Command) 
     assert arrows == [(drawn, 1, 1)]
 
 
+@pytest.mark.parametrize("kind", ["summary", "detail"])
+def test_a_wait_leads_to_what_the_late_rank_did(
+    kind: str, shelf: ProfileShelf, tmp_path: Path, command: Command
+) -> None:
+    """One arrow joins each wait to a slice of the rank it names, from some of that time: in a
+    detail, a task or why it idled."""
+    target = tmp_path / "t.pftrace"
+    command.report(shelf.get("torch-db", ranks=4).path, "-o", target, "--kind", kind)
+    found = TraceProcessor.load(target.read_bytes()).rows(
+        "WITH RECURSIVE above(id, top, name) AS (SELECT id, id, trim(name) FROM track"
+        "   WHERE parent_id IS NULL UNION ALL SELECT track.id, top, above.name"
+        "   FROM track JOIN above ON parent_id = above.id)"
+        " SELECT wait.id, substr(wait.name, 13), lower(substr(on_rank.name, 1, 6)),"
+        "   work.ts < wait.ts + wait.dur AND wait.ts < work.ts + work.dur, work.category"
+        " FROM slice wait LEFT JOIN flow ON wait.id IN (slice_out, slice_in)"
+        " LEFT JOIN slice work ON work.id = slice_out + slice_in - wait.id"
+        " LEFT JOIN above on_rank ON on_rank.id = work.track_id"
+        " WHERE wait.name GLOB 'Waiting for rank *' AND wait.dur > 0"
+    )
+    assert len({wait for wait, *_ in found}) == len(found) > 20
+    assert all(named == on_rank and meets for _, named, on_rank, meets, _ in found)
+    categories = {category for *_, category in found}
+    assert categories == ({"partition"} if kind == "summary" else {"task", "partition"})
+
+
 def _waited_ns(processor: TraceProcessor) -> int:
     """What all ranks waited, from the starts of the ops in the trace itself."""
     starts = processor.rows(

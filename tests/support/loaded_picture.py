@@ -146,12 +146,17 @@ class LoadedPicture:
         return {arg_set: list(_without_spelled(args)) for arg_set, args in found.items()}
 
     def arrows(self) -> list[tuple[Shown, Shown]]:
-        """The two ends of each arrow, without args, but for those of rows that hold no records."""
+        """The two ends of each arrow, without args, but for those of rows that hold no records.
+
+        Nor those of waits, which are found by comparing ranks.
+        """
         found = self.processor.rows("SELECT slice_out, slice_in FROM flow")
         return [
             (self.by_id[source].bare, self.by_id[target].bare)
             for source, target in found
-            if source in self.by_id and self.by_id[source].layer != NOTES
+            if all(
+                end in self.by_id and self.by_id[end].row != "Waiting" for end in (source, target)
+            )
         ]
 
     def counters(self) -> list[Counter]:

@@ -152,13 +152,15 @@ def wait_labels(waits: Waits, on_disk: frozenset[int], strings: StringPool) -> C
     """
     pairs, which = distinct_pairs(waits.last_rank, waits.last_profiled.astype(np.int64))
     return strings.codes(
-        f"{WAITING_FOR} {_rank_label(last, '' if is_read else f' ({why_unread(last, on_disk)})')}"
+        wait_label(last, "" if is_read else f" ({why_unread(last, on_disk)})")
         for last, is_read in pairs.tolist()
     )[which]
 
 
-def _rank_label(last_rank: int, remark: str) -> str:
-    return "another rank" if last_rank == NO_ID else f"rank {last_rank}{remark}"
+def wait_label(last_rank: int, remark: str = "") -> str:
+    """Return the label of a wait for a rank; remark: why that was not read, if so."""
+    last = "another rank" if last_rank == NO_ID else f"rank {last_rank}{remark}"
+    return f"{WAITING_FOR} {last}"
 
 
 def _split_exposed(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -11,15 +11,15 @@ from timeline.analysis.waits.collectives import RankCollectives
 from timeline.analysis.waits.exposed_waiting import Lateness
 from timeline.analysis.waits.pipeline import Pairs
 from timeline.analysis.waits.waiting import Waiting, Waits
-from timeline.columns.columns import Bool, Int64
-from timeline.columns.distinct import distinct
+from timeline.columns.columns import Bool, ColumnTable, Int64, column
+from timeline.columns.distinct import distinct, distinct_values
 from timeline.layers import Category, Layer, SliceKind, spec_of
 from timeline.records.not_given import NO_ID, NO_TIME
 from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
-from timeline.tracks.partition import wait_labels, with_waits
+from timeline.tracks.partition import IDLE, is_partition, wait_label, wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
 
 WAITING, LATE = "Waiting", "Late by"
@@ -50,12 +50,14 @@ def with_waiting(
 ) -> None:
     """Draw the waiting of collectives into the rows of all ranks.
 
-    Arrows lead from the op that waits to the op of the last rank, since Perfetto draws arrows only
-    forward in time, and from sends to receives.
+    Arrows connect each wait with what the last rank did most of that time. Others lead from the op
+    that waits to the op of the last rank, since Perfetto draws arrows only forward in time, and
+    from sends to receives.
 
     Args:
         ranks: replaced one by one, so that no rank is in memory twice.
         late: lateness of each rank, or empty.
+        arrows: whether to draw those between ops.
         on_disk: all ranks of the profile, selected or not.
         finish: called with the index of a rank and its rows; returns the rows to keep.
     """
@@ -71,8 +73,10 @@ def with_waiting(
         ranks[place] = finish(place, replace(rank, tracks=rows))
         if arrows:
             drawn_ops.append(where)
+    ends = _late_ends(ranks)
     if arrows:
-        _add_arrows(ranks, drawn_ops, waiting)
+        ends += _op_ends(ranks, drawn_ops, waiting)
+    _add_arrows(ranks, ends)
 
 
 def _drawn_ops(tracks: Sequence[Track], collectives: RankCollectives) -> _DrawnOps:
@@ -177,30 +181,133 @@ def _with_late(tracks: tuple[Track, ...], rank: int, late: Lateness) -> tuple[Tr
     return tuple(painter.tracks)
 
 
-def _add_arrows(ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting) -> None:
-    """Connect ops of different ranks by arrows, which count from -1 down over all ranks.
+_End = tuple[int, int, int]
+"""Index of a rank, id of a track, and index of a slice on it."""
+_Op = tuple[int, int]
+"""Index of a rank, and row of its collectives."""
+
+
+def _add_arrows(ranks: list[RankTracks], ends: Sequence[tuple[_End, _End]]) -> None:
+    """Connect slices by arrows, which count from -1 down over all ranks."""
+    by_rank: dict[int, list[tuple[int, int, int]]] = {}
+    for number, pair in enumerate(ends, 1):
+        for rank, track, row in pair:
+            by_rank.setdefault(rank, []).append((track, row, -number))
+    for rank, rank_ends in by_rank.items():
+        ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, rank_ends))
+
+
+class _WaitSlices(ColumnTable):
+    """Slices of waits: index of the rank that waits and of the last one, track, row and times."""
+
+    rank: Int64 = column(np.int64)
+    last: Int64 = column(np.int64)
+    track: Int64 = column(np.int64)
+    row: Int64 = column(np.int64)
+    start_ns: Int64 = column(np.int64)
+    end_ns: Int64 = column(np.int64)
+
+    @classmethod
+    def on(cls, place: int, track: Track, last_of: Mapping[str, int]) -> _WaitSlices:
+        """Return the waits on one row of a rank; last_of: index of the last rank by label."""
+        content = track.content
+        if not isinstance(content, Slices) or not (
+            is_partition(track) or content.category is Category.WAIT
+        ):
+            return cls.empty()
+        labels, which = distinct_values(content.name)
+        last = np.array([last_of.get(content.strings[code], NO_ID) for code in labels], np.int64)
+        row = np.flatnonzero(last[which] != NO_ID)
+        rank, on = (np.full(len(row), number, np.int64) for number in (place, track.id))
+        return cls(rank, last[which][row], on, row, content.start_ns[row], content.end_ns[row])
+
+
+def _late_ends(ranks: Sequence[RankTracks]) -> list[tuple[_End, _End]]:
+    """Return the longest waits, each with what the last rank did most of that time."""
+    work_of = {place: _work(rank.tracks) for place, rank in enumerate(ranks)}
+    last_of = {wait_label(rank.rank): place for place, rank in enumerate(ranks) if work_of[place]}
+    waits = _WaitSlices.concat(
+        [
+            _WaitSlices.on(place, track, last_of)
+            for place, rank in enumerate(ranks)
+            for track in rank.tracks
+        ]
+    )
+    longest = waits.take(np.argsort(waits.start_ns - waits.end_ns, kind="stable")[:MOST_ARROWS])
+    ends = list[tuple[_End, _End]]()
+    for rank, last, on, row, start_ns, end_ns in zip(
+        *(values.tolist() for values in longest.columns().values()), strict=True
+    ):
+        if most := _most_of(work_of[last], start_ns, end_ns):
+            ends.append(((rank, on, row), (last, *most)))
+    return ends
+
+
+def _work(tracks: Sequence[Track]) -> list[tuple[int, Slices]]:
+    """Return the partition of a rank's time, then the lanes of its tasks, by the ids of tracks."""
+    rows = [(track.id, track.content) for track in tracks if isinstance(track.content, Slices)]
+    kinds = (SliceKind.PARTITION, SliceKind.TASK)
+    return [row for kind in kinds for row in rows if row[1].kind is kind]
+
+
+def _most_of(
+    rows: Sequence[tuple[int, Slices]], start_ns: int, end_ns: int
+) -> tuple[int, int] | None:
+    """Return what a rank did most of a time: a task, or a part of its time.
+
+    rows: the partition of its time, then lanes of tasks, each with the id of its track. Tasks that
+    outlast the part of its time, such as waits on other streams, are not what it consists of.
+
+    Returns:
+        Id of the track and index of the slice; None if the rank had not begun or had ended.
+    """
+    track, spent = rows[0]
+    part, _ = _longest(spent, start_ns, end_ns)
+    if part < 0:
+        return None
+    found, most_ns = (track, part), 0
+    if spent.strings[spent.name[part]].startswith(IDLE):
+        return found
+    first_ns, last_ns = int(spent.start_ns[part]), int(spent.end_ns[part])
+    for track, tasks in rows[1:]:
+        row, lasted_ns = _longest(tasks, max(first_ns, start_ns), min(last_ns, end_ns))
+        is_in = lasted_ns and first_ns <= tasks.start_ns[row] and tasks.end_ns[row] <= last_ns
+        if is_in and lasted_ns > most_ns:
+            found, most_ns = (track, row), lasted_ns
+    return found
+
+
+def _longest(slices: Slices, start_ns: int, end_ns: int) -> tuple[int, int]:
+    """Return the slice of a flat row that has most of a time, and its length there; -1 for none."""
+    first = int(np.searchsorted(slices.end_ns, start_ns, side="right"))
+    stop = int(np.searchsorted(slices.start_ns, end_ns))
+    if first >= stop:
+        return -1, 0
+    since_ns = np.maximum(slices.start_ns[first:stop], start_ns)
+    lasted_ns = np.minimum(slices.end_ns[first:stop], end_ns) - since_ns
+    longest = int(lasted_ns.argmax())
+    return first + longest, int(lasted_ns[longest])
+
+
+def _op_ends(
+    ranks: list[RankTracks], drawn_ops: Sequence[_DrawnOps], waiting: Waiting
+) -> list[tuple[_End, _End]]:
+    """Return the ops of different ranks that arrows connect.
 
     Arrows of ops that are merged or left out are not drawn, and are counted as omissions.
     """
     has_ops = np.array([rank.lacks_ops or _draws_ops(rank.tracks) for rank in ranks], np.bool_)
     wanted = [*_wait_ends(has_ops, waiting.waits), *_pair_ends(has_ops, waiting.pairs)]
-    ends = [pair for pair in wanted if all(drawn_ops[rank].track[row] >= 0 for rank, row in pair)]
-    if len(ends) < len(wanted):
-        lost = Omission(_LOST_OP_REASON, len(wanted) - len(ends), code=OmissionCode.ARROW_CUT)
+    drawn = [pair for pair in wanted if all(drawn_ops[rank].track[row] >= 0 for rank, row in pair)]
+    if len(drawn) < len(wanted):
+        lost = Omission(_LOST_OP_REASON, len(wanted) - len(drawn), code=OmissionCode.ARROW_CUT)
         ranks[0] = replace(ranks[0], omissions=(*ranks[0].omissions, lost))
-    arrow = -np.arange(1, len(ends) + 1)
-    by_rank: dict[int, list[tuple[int, int, int]]] = {}
-    for number, (one, other) in zip(arrow.tolist(), ends, strict=True):
-        for rank, row in (one, other):
-            where = drawn_ops[rank]
-            end = (int(where.track[row]), int(where.slice[row]), number)
-            by_rank.setdefault(rank, []).append(end)
-    for rank, rank_ends in by_rank.items():
-        ranks[rank] = replace(ranks[rank], tracks=_connected(ranks[rank].tracks, rank_ends))
 
+    def end_of(rank: int, row: int) -> _End:
+        where = drawn_ops[rank]
+        return rank, int(where.track[row]), int(where.slice[row])
 
-_End = tuple[int, int]
-"""Index of a rank, and row of its collectives."""
+    return [(end_of(*one), end_of(*other)) for one, other in drawn]
 
 
 def _draws_ops(tracks: Sequence[Track]) -> bool:
@@ -210,7 +317,7 @@ def _draws_ops(tracks: Sequence[Track]) -> bool:
     )
 
 
-def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
+def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_Op, _Op]]:
     """Return, for the longest waits, the op that waits and the op of the last rank."""
     is_named = (waits.last != NO_ID) & (waits.last_rank != NO_ID)
     drawn = is_named & has_ops[waits.rank] & has_ops[waits.last]
@@ -219,14 +326,14 @@ def _wait_ends(has_ops: Bool, waits: Waits) -> list[tuple[_End, _End]]:
     return _ends(longest.rank, longest.row, longest.last, longest.last_row)
 
 
-def _pair_ends(has_ops: Bool, pairs: Pairs) -> list[tuple[_End, _End]]:
+def _pair_ends(has_ops: Bool, pairs: Pairs) -> list[tuple[_Op, _Op]]:
     """Return the first sends with their receives."""
     rows = np.flatnonzero(has_ops[pairs.sender] & has_ops[pairs.receiver])
     first = pairs.take(rows[:MOST_ARROWS])
     return _ends(first.sender, first.send_row, first.receiver, first.receive_row)
 
 
-def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple[_End, _End]]:
+def _ends(rank: Int64, row: Int64, other: Int64, other_row: Int64) -> list[tuple[_Op, _Op]]:
     ones = zip(rank.tolist(), row.tolist(), strict=True)
     others = zip(other.tolist(), other_row.tolist(), strict=True)
     return list(zip(ones, others, strict=True))
