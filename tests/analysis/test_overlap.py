@@ -280,14 +280,18 @@ def with_tasks(counts: list[int]) -> set[int]:
     return {step for step, count in enumerate(counts, 1) if count}
 
 
+def cut_steps(counts: list[int]) -> set[int]:
+    """The last step of a graph with tasks, if it is cut at the end."""
+    there = sorted(with_tasks(counts))
+    if len(there) < 3:
+        return set()
+    usual = median(counts[step - 1] for step in there[1:-1])
+    return {there[-1]} if counts[there[-1] - 1] < 0.95 * usual else set()
+
+
 def odd_steps(counts: list[int]) -> set[int]:
     """The steps of a graph that are without tasks, or cut at the end."""
-    there = sorted(with_tasks(counts))
-    odd = set(range(1, len(counts) + 1)) - set(there)
-    if len(there) > 2:
-        usual = median(counts[step - 1] for step in there[1:-1])
-        odd |= {there[-1]} if counts[there[-1] - 1] < 0.95 * usual else set()
-    return odd
+    return set(range(1, len(counts) + 1)) - with_tasks(counts) | cut_steps(counts)
 
 
 COUNTS = st.lists(st.sampled_from([0, 18, 20, 20, 20]), max_size=7)
@@ -296,7 +300,7 @@ COUNTS = st.lists(st.sampled_from([0, 18, 20, 20, 20]), max_size=7)
 @given(st.integers(1, 2).flatmap(lambda graphs: st.lists(
     st.lists(COUNTS, min_size=graphs, max_size=graphs), min_size=1, max_size=3)))  # fmt: skip
 def test_cut_steps_are_not_ordinary(ranks: list[Tallies]) -> None:
-    """On no rank with device tasks at all; unless fewer than three are left."""
+    """Nor are those without tasks; if fewer than three are left, those that are not cut count."""
     facts = [facts_of(recorded(rank, graphs)) for rank, graphs in enumerate(ranks)]
     several = any(sum(map(bool, graphs)) > 1 for graphs in ranks)
 
@@ -308,11 +312,13 @@ def test_cut_steps_are_not_ordinary(ranks: list[Tallies]) -> None:
         }
 
     measured = [keys(graphs, with_tasks) for graphs in ranks]
-    odd = set().union(
-        *(keys(graphs, odd_steps) for graphs, its in zip(ranks, measured, strict=True) if its)
+    counted = [graphs for graphs, its in zip(ranks, measured, strict=True) if its]
+    odd, cut = (
+        set().union(*(keys(graphs, steps_of) for graphs in counted))
+        for steps_of in (odd_steps, cut_steps)
     )
-    plain = [its - odd for its in measured]
-    wanted = plain if len(set().union(*plain)) >= 3 else measured
+    plain, whole = [its - odd for its in measured], [its - cut for its in measured]
+    wanted = plain if len(set().union(*plain)) >= 3 else whole if any(whole) else measured
     found = [{(graph * several, step) for graph, step in steps} for steps in chosen(facts)]
     assert found == wanted
 
