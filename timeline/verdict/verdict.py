@@ -203,6 +203,7 @@ class Verdict:
         slow_step = SlowBesideUsual.of(figures, ordinary) if is_notable else None
         odd = (one.steps for one in figures.findings.found if one.steps)
         pairs = (SlowBesideUsual.of(figures, _rows_of(steps, one), one) for one in odd)
+        stages = next((row["stages"] for row in figures.parallel.to_dicts()), None)
         kernels = tuple(kernel_sentences(figures))
         # Sentences on kernels say why if the launches that would are not recorded.
         said = bool(kernels) and any(has_reason(gaps_of(rank)) for rank in figures.facts)
@@ -233,7 +234,7 @@ class Verdict:
             len(figures.overlap) - len(means),
             len(steps),
             {name: _mean_of(column) for name, column in means.columns.items()},
-            tuple(pipeline_sentences(figures.pipeline, _filed_stages(figures.parallel))),
+            tuple(pipeline_sentences(figures.pipeline, stages)),
             len(measured),
             tuple(one.text for one in advice if one.about in ABOUT_DATA),
             tuple(one.text for one in advice if one.about not in ABOUT_DATA),
@@ -452,11 +453,6 @@ def _report_row(row: dict[str, Any]) -> dict[str, Any]:
     """Return a row of `Figures.overlap` under the names of the report."""
     names = {"not_overlapped_ns": "exposed_communication_ns"}
     return {names.get(name, name): value for name, value in row.items()}
-
-
-def _filed_stages(parallel: Table) -> int | None:
-    """Return the number of pipeline stages according to files, None if unknown."""
-    return next((row["stages"] for row in parallel.to_dicts()), None)
 
 
 def _outside(row: dict[str, Any], mean: MeanStep, *, several: bool) -> Iterator[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import urllib.parse
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from timeline.encoders.chrome import OVERVIEW
@@ -107,7 +107,7 @@ def view_of_file(output: OutputFile, look: FirstLook) -> View:
     commands = (
         unfold_layers(),
         *unfold_and_pin(rows),
-        *answers([look.question] if look.question in TITLES else []),
+        *(answer(look.question) if look.question in TITLES else ()),
         *_note(look, shown_ns),
     )
     return View(output, shown_ns, rows, commands, description)
@@ -119,14 +119,14 @@ def _note(look: FirstLook, shown_ns: tuple[int, int] | None) -> Iterator[Command
         return
     rank, culprit = look.waiting
     first_ns, last_ns = shown_ns or (0, 0)
-    yield mark(
-        NOTE,
+    query = (
         "SELECT ts, dur, format('Rank %d waits %.3f ms for rank %d', rank, dur / 1e6, "
         f"{culprit}) AS name FROM drawn WHERE layer = 'Overlap Analysis' AND "
         f"(name = 'Waiting for rank {culprit}' OR name GLOB 'Waiting for rank "
         f"{culprit} *') ORDER BY rank = {rank} DESC, "
-        f"ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1",
+        f"ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1"
     )
+    yield Command("dev.perfetto.AddDebugSliceTrack", (query, NOTE))  # notes cannot be added
 
 
 def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
@@ -189,18 +189,10 @@ def unfold_layers() -> Command:
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
 
-def answers(views: Sequence[str]) -> tuple[Command, ...]:
-    """Return commands that open a table per view, with its question as title, the last in front."""
-    if not views:
-        return ()
-    script = definitions(views)
-    tables = (f"/* {TITLES[view]} */ SELECT * FROM {view}" for view in views)
+def answer(view: str) -> tuple[Command, Command]:
+    """Return commands that open the table of a view, with its question as title."""
+    query = f"/* {TITLES[view]} */ SELECT * FROM {view}"
     return (
-        Command("dev.perfetto.RunQuery", (script,)),
-        *(Command("dev.perfetto.RunQueryAndShowTab", (table,)) for table in tables),
+        Command("dev.perfetto.RunQuery", (definitions([view]),)),
+        Command("dev.perfetto.RunQueryAndShowTab", (query,)),
     )
-
-
-def mark(title: str, query: str) -> Command:
-    """Return a command that pins a row with the slices of a query; notes cannot be added."""
-    return Command("dev.perfetto.AddDebugSliceTrack", (query, title))
