@@ -434,9 +434,8 @@ class FindingWords:
         if not finding.fault and finding.kind is not FindingKind.STARVED:
             would = "would be" if finding.kind is FindingKind.SLOW_HOSTS else "would make the run"
             stays = ""
-            if finding.kind is FindingKind.SLOW_HOSTS and (
-                finding.gain_ns < MOSTLY_WON * finding.took_ns
-            ):
+            is_slow = finding.kind is FindingKind.SLOW_HOSTS
+            if is_slow and not follows and finding.gain_ns < MOSTLY_WON * finding.took_ns:
                 stays = " (waits for data and the time from launch to start stay)"
             return f" {would} {least}{further} shorter{above}{stays}"
         if not follows or further == alone:
