@@ -25,7 +25,11 @@ _TRANSFORMED = "TransData"
 _BLOCK = 16
 """Number of output channels that filters of format FRACTAL_Z hold side by side."""
 _UNKNOWN_WORK = re.compile(r"grouped|conv|attention|quant", re.I)
-"""Types whose operations shapes do not tell, unless they are products or convolutions as above."""
+"""Types whose operations shapes do not tell, unless they are products or convolutions as above.
+
+Attributes, which profiles of Ascend lack, say whether attention is causal, in which order its
+dimensions are and how long the sequences of a batch are; values, how many rows groups have.
+"""
 _SHAPE = re.compile(r"[\d,\s]*")
 _NUMBERS = re.compile(r"\d+")
 _MOST_DIGITS = 15
