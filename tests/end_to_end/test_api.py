@@ -325,6 +325,16 @@ def test_operators_by_name_sum_to_those_by_type(opened: timeline.Profile) -> Non
         opened.operators(by="core")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("by", ["type", "name", "launch", "module"])
+def test_operators_are_longest_first(opened: timeline.Profile, by: Any) -> None:
+    """Over all ranks, ties by name; so are those of tasks in the report."""
+    rows = opened.operators(by=by).to_dicts()
+    names = ("type", "name", "launched_by", "module")
+    order = [(-row["total_ns"], *(row.get(name) or "" for name in names)) for row in rows]
+    assert order == sorted(order)
+    assert len({row["rank"] for row in rows}) > 1
+
+
 def test_what_is_not_there_is_refused(opened: timeline.Profile) -> None:
     """By the same error as the command's, which lists what is."""
     with pytest.raises(timeline.SelectionError, match="found ranks 0,1"):

@@ -34,8 +34,10 @@ from timeline.tables.table import (
     Table,
     given,
     join_parts,
+    longest_first,
     longest_lines,
     no_numbers,
+    number_rows,
     sum_rows,
     texts_or_none,
 )
@@ -76,7 +78,7 @@ _LINE = """
     text line = Line of code: of the program, that launched most of its time, by call stacks; \
         null if unknown
     """
-_ONE_ROW = "; each compute task and communication op is in one row of tasks"
+_ONE_ROW = ", longest first; each compute task and communication op is in one row of tasks"
 
 OPERATORS = Spec(
     "operators",
@@ -93,7 +95,7 @@ OPERATORS = Spec(
 )
 OPERATOR_SUMS: Spec = Spec(
     "operator_sums",
-    "rank, source and type of operator, and core",
+    "rank, source and type of operator, and core, longest first; those of tasks come first",
     f"""
     rank
     {_SOURCE}label type: empty if the log names no operators
@@ -101,9 +103,8 @@ OPERATOR_SUMS: Spec = Spec(
     count, total_ns = Time
     {_SUMS}{_BOUNDS}{_WORK}{_LINE}""",
     lambda run: (
-        part
-        for rank in run.facts
-        for part in (_of_tasks(rank), *_of_files(OPERATOR_SUMS, rank, RunLevel.TYPE))
+        *longest_first(map(_of_tasks, run.facts), OPERATOR_SUMS.kinds),
+        *_sums_of_files(OPERATOR_SUMS, run, RunLevel.TYPE),
     ),
     Json("operators"),
 )
@@ -117,9 +118,7 @@ OPERATOR_DETAILS: Spec = Spec(
     count, total_ns = Time
     {_SUMS}{_BOUNDS}{_WORK}{_LINE}label name
     """,
-    lambda run: (
-        part for rank in run.facts for part in _of_files(OPERATOR_DETAILS, rank, RunLevel.NAME)
-    ),
+    lambda run: _sums_of_files(OPERATOR_DETAILS, run, RunLevel.NAME),
 )
 OPERATORS_BY_TYPE = Spec(
     "operators_by_type",
@@ -249,12 +248,8 @@ def total_by_type(
         least=("shortest_ns",),
         largest=("longest_ns",),
     )
-    number = dict[tuple[Any, ...], int]()
     group = np.zeros(len(rows), np.int64)
-    for at, key in zip(
-        order.tolist(), zip(*(rows[name].tolist() for name in keys), strict=True), strict=True
-    ):
-        group[at] = number.setdefault(key, len(number))
+    group[order] = number_rows(rows, keys)
     waited_ns = np.ma.masked_array(totals["waited_ns"], totals["unknown"] > 0)
     ranks = _with_records(facts)
     first = np.cumsum([0, *(len(rank.operators.times) for rank in ranks)])
@@ -262,9 +257,7 @@ def total_by_type(
     bounds = _bounds(ranks, groups, len(totals)) if facts else _unbound(len(totals))
     line = longest_lines(rows, totals, keys)
     totals = Table({**totals.columns, "waited_ns": waited_ns, **bounds, "line": line})
-    ids = list(number)
-    longest = sorted(range(len(totals)), key=lambda at: (-totals["total_ns"][at], ids[at]))
-    return totals.take(np.array(longest, np.intp))
+    return Table(*longest_first([totals.columns], totals.columns))
 
 
 def _bounds(
@@ -305,7 +298,7 @@ def _unbound(rows: int) -> dict[str, npt.NDArray[Any]]:
 
 
 def _with_file_sums(run: Run, sums: str) -> Columns:
-    """Return the operators of tasks, followed by those that MindSpore's files sum up.
+    """Return the operators of tasks, longest first, then those that MindSpore's files sum up.
 
     sums: the name of the table of operators by source; only its rows from files are added.
     """
@@ -329,7 +322,7 @@ def _with_file_sums(run: Run, sums: str) -> Columns:
         "core": np.where(files["core"] == None, "", files["core"]),  # noqa: E711 - row by row
     }
     joined = {**operators.columns, **added}
-    return join_parts([joined, below], joined)
+    return join_parts([*longest_first([joined], joined), below], joined)
 
 
 def _of_tasks(facts: RankFacts) -> Columns:
@@ -354,6 +347,12 @@ def _of_tasks(facts: RankFacts) -> Columns:
         **_bounds([facts], [groups.group], len(first)),
         "line": _lines(facts, groups.group, len(first)),
     }
+
+
+def _sums_of_files(spec: Spec, run: Run, level: RunLevel) -> list[Columns]:
+    """Return what the files of all ranks sum up, longest first."""
+    parts = (part for rank in run.facts for part in _of_files(spec, rank, level))
+    return longest_first(parts, spec.kinds)
 
 
 def _of_files(spec: Spec, facts: RankFacts, level: RunLevel) -> Iterator[Columns]:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from timeline.columns.columns import Bool, Codes, ColumnTable
+from timeline.columns.columns import Bool, Codes, ColumnTable, Rows
 from timeline.errors import did_you_mean
 from timeline.printable import printable
 from timeline.records.not_given import NO_GRAPH, NO_ID, NO_TIME
@@ -105,6 +105,22 @@ def join_parts(
     if len(joined) < 2:
         return dict(joined[0]) if joined else {}
     return {name: join_columns([part[name] for part in joined]) for name in names}
+
+
+def longest_first(parts: Iterable[Columns], names: Iterable[str]) -> list[Columns]:
+    """Return parts joined into one, if any: by total_ns in descending order, ties by texts."""
+    joined = Table(join_parts(parts, names))
+    if not joined.columns:
+        return []
+    texts = [column.tolist() for column in joined.columns.values() if column.dtype == object]
+    keys = [
+        (-total_ns, *(text or "" for text in row))
+        for total_ns, *row in zip(
+            np.ma.filled(joined["total_ns"], -1).tolist(), *texts, strict=True
+        )
+    ]
+    order = np.array(sorted(range(len(keys)), key=keys.__getitem__), np.intp)
+    return [joined.take(order).columns]
 
 
 def _are_equal(one: npt.NDArray[Any], other: npt.NDArray[Any]) -> bool:
@@ -357,6 +373,13 @@ def _defused(row: Iterable[Any]) -> list[Any]:
     ]
 
 
+def number_rows(table: Table, keys: Sequence[str]) -> Rows:
+    """Return the number of each row's combination of keys, (n,), in order of appearance."""
+    rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
+    number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
+    return np.array([number[key] for key in rows], np.intp)
+
+
 def sum_rows(
     table: Table,
     keys: Sequence[str],
@@ -374,18 +397,17 @@ def sum_rows(
             values of a group are.
         by: a column; if given, rows are sorted by it in descending order.
     """
-    rows = list(zip(*(table[name].tolist() for name in keys), strict=True))
-    number = {key: at for at, key in enumerate(dict.fromkeys(rows))}
-    row = np.array([number[key] for key in rows], np.intp)
+    row = number_rows(table, keys)
+    count = int(row.max(initial=-1)) + 1
     columns = {name: table[name][np.unique(row, return_index=True)[1]] for name in keys}
     for names, combine in ((sums, np.add), (least, np.minimum), (largest, np.maximum)):
         for name in names:
             known = ~np.ma.getmaskarray(table[name])
             values, group = np.ma.getdata(table[name])[known], row[known]
-            combined = np.zeros(len(number), values.dtype)
+            combined = np.zeros(count, values.dtype)
             combined[group] = 0 if combine is np.add else values
             combine.at(combined, group, values)
-            absent = np.ones(len(number), np.bool_)
+            absent = np.ones(count, np.bool_)
             absent[group] = False
             columns[name] = np.ma.masked_array(combined, absent) if absent.any() else combined
     summed = Table(columns)

@@ -11,7 +11,15 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.single_records import TaskRole
 from timeline.analysis.work.computed_work import ComputingCause, computing_causes
 from timeline.analysis.work.launching_operators import LauncherTimes, Phase
-from timeline.tables.table import Columns, Method, Spec, Table, longest_lines, sum_rows
+from timeline.tables.table import (
+    Columns,
+    Method,
+    Spec,
+    Table,
+    longest_first,
+    longest_lines,
+    sum_rows,
+)
 
 if TYPE_CHECKING:
     from timeline.analysis.work.work_classes import ClassTimes
@@ -71,7 +79,10 @@ LAUNCHERS: Spec = Spec(
     text phase = Phase: forward, backward or other
     count, total_ns = Total, shortest_ns = Min, longest_ns = Max
     """,
-    lambda run: (_launched(LAUNCHERS, rank, rank.launchers.by_launch) for rank in run.facts),
+    lambda run: longest_first(
+        (_launched(LAUNCHERS, rank, rank.launchers.by_launch) for rank in run.facts),
+        LAUNCHERS.kinds,
+    ),
     method=Method("operators", by="launch"),
 )
 MODULES: Spec = Spec(
@@ -85,7 +96,9 @@ MODULES: Spec = Spec(
     text phase = Phase: forward, backward or other
     count, total_ns = Total, shortest_ns = Min, longest_ns = Max
     """,
-    lambda run: (_launched(MODULES, rank, rank.launchers.by_module) for rank in run.facts),
+    lambda run: longest_first(
+        (_launched(MODULES, rank, rank.launchers.by_module) for rank in run.facts), MODULES.kinds
+    ),
     method=Method("operators", by="module"),
 )
 
