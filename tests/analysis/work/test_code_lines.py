@@ -30,6 +30,7 @@ OWN = "/home/me/train.py(345): train"
         ("C:\\\\Python310\\\\Lib\\\\runpy.py(8): run\nD:\\\\me\\\\a.py(2): f", "a.py(2): f"),
         ("torch/nn/functional.py(2): f\nmodel/net.py(7): forward", "net.py(7): forward"),
         ("threading.py(10): run\ntest.py(3): main", "test.py(3): main"),
+        ("torch_guard.py(9): f\naiter/jit/core.py(1401): wrapper\n" + OWN, "train.py(345): train"),
         ("/tmp/torchinductor_me/ov/cov4.py(25): call\n" + OWN, "train.py(345): train"),
         ("<string>(1): <module>", ""),
         ("<frozen importlib._bootstrap>(2): f", ""),

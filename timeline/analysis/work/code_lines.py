@@ -34,7 +34,7 @@ _PACKAGES = frozenset(
         *("torch", "torch_npu", "torch_xla", "torchaudio", "torchdata", "torchvision", "functorch"),
         *("triton", "numpy", "apex", "accelerate", "datasets", "deepspeed", "diffusers", "ray"),
         *("flash_attn", "lightning", "pytorch_lightning", "peft", "safetensors", "timm", "tqdm"),
-        *("transformers", "trl", "xformers"),
+        *("transformers", "trl", "xformers", "aiter", "torch_guard", "PIL"),
     )
 )
 """Packages that are installed: PyTorch cuts the directory of packages off the paths of frames."""
