@@ -29,6 +29,7 @@ from timeline.tables.parallel import ParallelIndices
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.tables.waits import REFERENCE_GB_S, bandwidth_table
+from timeline.tracks.colours import Colour
 from timeline.units import format_bytes, format_short
 from timeline.verdict.verdict import Verdict
 
@@ -693,11 +694,31 @@ def luminance(colour: str) -> float:
 
 
 def colours_of(scheme: str) -> dict[str, str]:
-    """The colours of the style sheet by role: first light ones, then dark ones."""
-    style = files("timeline.reports.html").joinpath("page.css").read_text("utf-8")
+    """The colours of the style sheet by role: light ones, which dark ones replace in part."""
+    style = render_export_page(made_report(0, 0)).decode().partition("<style>")[2]
     light, dark = style.split("@media screen and (prefers-color-scheme: dark)")
-    text = light if scheme == "light" else dark
-    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", text))
+    texts = (light, dark.partition("@media print")[0]) if scheme == "dark" else (light,)
+    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", "".join(texts)))
+
+
+def test_uses_of_time_have_the_colours_of_the_timeline() -> None:
+    """On any screen; waiting is hatched besides, as not everybody tells red from green."""
+    roles = {
+        "computing": Colour.COMPUTING,
+        "waiting": Colour.WAITING,
+        "transfer": Colour.TRANSFER,
+        "exposed": Colour.EXPOSED,
+        "unsplit": Colour.EXPOSED,
+        "copies": Colour.COPIES,
+        "idle": Colour.IDLE,
+    }
+    for scheme in ("light", "dark"):
+        colours = colours_of(scheme)
+        assert {role: colours[role] for role in roles} == {
+            role: colour.shown for role, colour in roles.items()
+        }
+    script = files("timeline.reports.html").joinpath("page.js").read_text("utf-8")
+    assert "waiting: ['waiting-hatch', 45]" in script
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -707,7 +728,8 @@ def test_text_has_contrast(scheme: str) -> None:
     assert colours.keys() == colours_of("light").keys()
     pairs = [(role, ground) for role in ("ink", "muted", "accent") for ground in ("paper", "panel")]
     pairs += [(f"on-{part.role}", part.role) for part in PARTS]
-    pairs += [("on-exposed", "exposed-hatch"), ("warning", "panel")]
+    pairs += [("on-exposed", "exposed-hatch"), ("on-unsplit", "unsplit-hatch")]
+    pairs += [("on-waiting", "waiting-hatch"), ("warning", "panel")]
     pairs += [(role, "paper") for role in ("step", "fp-bp", "tail", "interval")]
     for role, ground in pairs:
         high, low = sorted((luminance(colours[role]), luminance(colours[ground])), reverse=True)

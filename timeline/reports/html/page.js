@@ -115,7 +115,7 @@
   // -- charts: fills, axes, frames ----------------------------------------------------------------
 
   const HATCHES = {
-    waiting: ['exposed-hatch', 45], exposed: ['exposed-hatch', 45], unsplit: ['unsplit-hatch', 90], between: ['between-hatch', -45],
+    waiting: ['waiting-hatch', 45], exposed: ['exposed-hatch', 45], unsplit: ['unsplit-hatch', 90], between: ['between-hatch', -45],
   };
   const DASHES = {'fp-bp': '10 4', tail: '4 4', interval: '10 4 2 4', before: '10 4'};
   document.body.prepend(svg('svg', {class: 'patterns', width: 0, height: 0, 'aria-hidden': 'true'},
@@ -275,7 +275,7 @@
     if (layer.is === 'stairs') {
       let d = `M${edge(0)} ${y(layer.values[0])}`;
       layer.values.forEach((value, at) => { d += `V${y(value)}H${edge(at + 1)}`; });
-      return [area('band', `${d}V${bottom}H${edge(0)}Z`), line('computing', d)];
+      return [area('band', `${d}V${bottom}H${edge(0)}Z`), line('operator', d)];
     }
     if (layer.is === 'level') return layer.at ? svg('path', {d: `M${left} ${y(layer.at)}H${right}`, stroke: 'var(--muted)', 'stroke-dasharray': '2 2'}) : null;
     if (layer.is === 'marks') {

@@ -22,6 +22,7 @@ from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.reports.valid_json import json_of
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Col, Kind, Spec, Table, View
+from timeline.tracks.colours import Colour
 from timeline.units import format_bytes, format_count
 from timeline.version import __version__
 
@@ -75,6 +76,8 @@ def render_page(
     """
     page = files("timeline.reports.html")
     parts = {name: page.joinpath(f"page.{name}").read_text("utf-8") for name in ("css", "js")}
+    palette = {colour.name: colour.shown for colour in Colour}
+    parts["css"] = re.sub(r"\{\{(\w+)\}\}", lambda name: palette[name[1]], parts["css"])
     shown = [one for one in sections if one]
     data = json_of(shown).decode()
     lead, *more = map(html.escape, map(printable, sentences))
