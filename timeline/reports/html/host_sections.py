@@ -12,6 +12,7 @@ from timeline.reports.html.page import (
     columns_of,
     folded,
     note,
+    open_column,
     page_table,
     section,
     share_column,
@@ -94,6 +95,10 @@ def gap_table(figures: Figures, outputs: Sequence[OutputFile]) -> Block | None:
             *columns_of(named, "duration_ns", of=IDLE_GAPS, bars=("duration_ns",)),
             *columns_of(named, "idle_ns", "cause", "cause_ns", of=IDLE_GAPS, like_ns=like_ns),
             *columns_of(named, "call", "previous", "next", of=IDLE_GAPS),
+            open_column(
+                *(outputs, shown["rank"]),
+                *(shown["start_ns"], shown["start_ns"] + shown["duration_ns"]),
+            ),
         ],
         "The ten of each rank with most idle time.",
     )

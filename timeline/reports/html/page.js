@@ -52,12 +52,24 @@
       x: `${(value < 0 ? 50 - 50 * share : 50).toFixed(1)}%`, width: `${(50 * share).toFixed(1)}%`,
     }));
   };
+  // A button that becomes the command it names, which is selected, and copied where that is allowed.
+  const openerOf = (command) => {
+    const button = el('button', {type: 'button', class: 'open', title: command}, 'open');
+    button.addEventListener('click', () => {
+      const code = el('code', {}, command);
+      button.replaceWith(code);
+      getSelection().selectAllChildren(code);
+      if (navigator.clipboard) navigator.clipboard.writeText(command).catch(() => {});
+    });
+    return button;
+  };
   const cellOf = (column, at) => {
     const value = column.values[at];
     if (column.kind === 'text') {
       const width = value.length > 46 ? ' long' : value.length > 22 ? ' middle' : '';
       return el('td', {class: `word${width}`, title: column.whole && column.whole[at]}, value || '–');
     }
+    if (column.kind === 'command') return el('td', {}, value ? openerOf(value) : '–');
     if (column.kind === 'labels') return el('td', {class: 'n'}, column.texts[at] || '–');
     if (value === null) return el('td', {class: 'n'}, '–');
     const text = column.kind === 'share' ? percent(value) :
@@ -71,7 +83,7 @@
     const rows = Array.from({length: block.rows}, (_, at) => el('tr', {}, columns.map((column) => cellOf(column, at))));
     const body = el('tbody', {}, rows);
     const heads = columns.map((column) => {
-      const isText = column.kind === 'text';
+      const isText = column.kind === 'text' || column.kind === 'command';
       const button = el('button', {type: 'button'}, column.title);
       const head = el('th', {scope: 'col', class: isText ? null : 'n'}, button);
       button.addEventListener('click', () => {
