@@ -625,7 +625,7 @@ def test_rows_of_the_page_open_their_step_and_rank(run: Callable[..., Shown]) ->
     table = read(Path("x.html").read_bytes()).tables["steps"]
     columns = {one["title"].partition(" (")[0]: one["values"] for one in table["columns"]}
     processor = TraceProcessor.load(Path("x.pftrace").read_bytes())
-    rows = zip(*(columns[name] for name in ("Step", "Rank", "In the timeline")), strict=True)
+    rows = zip(*(columns[name] for name in ("Step", "Rank", "Open")), strict=True)
     for step, rank, command in rows:
         program, *words = shlex.split(command)
         assert program == "tlexport"
@@ -653,7 +653,7 @@ def test_a_page_without_a_timeline_has_no_commands_to_open_it(
     tables = read(render_export_page(report)).tables
     titles = [column["title"] for table in tables.values() for column in table["columns"]]
     assert "Rank" in titles
-    assert "In the timeline" not in titles
+    assert "Open" not in titles
 
 
 def test_a_part_outside_of_the_file_is_an_error(run: Callable[..., Shown]) -> None:

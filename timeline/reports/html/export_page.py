@@ -215,8 +215,8 @@ def _rank_table(report: ExportReport) -> Block | None:
             *columns_of(
                 shown, "rank", *(["steps"] if differ else []), titles={"steps": "Ordinary steps"}
             ),
-            *_parts(shown, "Mean step" if has_steps else "Device time"),
             open_column(report.outputs, shown["rank"]),
+            *_parts(shown, "Mean step" if has_steps else "Device time"),
         ],
         _cut_note(table, shown, "rank"),
     )
@@ -297,9 +297,9 @@ def _step_table(report: ExportReport, *, graphs: bool) -> Block | None:
         "Each step, on the rank where it took longest" if several else "Each step",
         [
             *columns_of(shown, *names),
+            open_column(report.outputs, shown["rank"], shown["start_ns"], _ends_ns(shown)),
             *_parts(shown, "Time"),
             *columns_of(shown, "fp_bp_ns", "tail_ns", "interval_ns", of=STEPS, like_ns=like_ns),
-            open_column(report.outputs, shown["rank"], shown["start_ns"], _ends_ns(shown)),
         ],
         _cut_note(table, shown, "step"),
     )

@@ -89,16 +89,16 @@ def gap_table(figures: Figures, outputs: Sequence[OutputFile]) -> Block | None:
         "Longest gaps between tasks",
         [
             *columns_of(named, *names, of=IDLE_GAPS),
+            open_column(
+                *(outputs, shown["rank"]),
+                *(shown["start_ns"], shown["start_ns"] + shown["duration_ns"]),
+            ),
             text_column("In the timeline at", [viewer_time(ns, outputs) for ns in starts_ns])
             if outputs
             else None,
             *columns_of(named, "duration_ns", of=IDLE_GAPS, bars=("duration_ns",)),
             *columns_of(named, "idle_ns", "cause", "cause_ns", of=IDLE_GAPS, like_ns=like_ns),
             *columns_of(named, "call", "previous", "next", of=IDLE_GAPS),
-            open_column(
-                *(outputs, shown["rank"]),
-                *(shown["start_ns"], shown["start_ns"] + shown["duration_ns"]),
-            ),
         ],
         "The ten of each rank with most idle time.",
     )

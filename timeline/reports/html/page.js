@@ -52,24 +52,13 @@
       x: `${(value < 0 ? 50 - 50 * share : 50).toFixed(1)}%`, width: `${(50 * share).toFixed(1)}%`,
     }));
   };
-  // A button that becomes the command it names, which is selected, and copied where that is allowed.
-  const openerOf = (command) => {
-    const button = el('button', {type: 'button', class: 'open', title: command}, 'open');
-    button.addEventListener('click', () => {
-      const code = el('code', {}, command);
-      button.replaceWith(code);
-      getSelection().selectAllChildren(code);
-      if (navigator.clipboard) navigator.clipboard.writeText(command).catch(() => {});
-    });
-    return button;
-  };
   const cellOf = (column, at) => {
     const value = column.values[at];
     if (column.kind === 'text') {
       const width = value.length > 46 ? ' long' : value.length > 22 ? ' middle' : '';
       return el('td', {class: `word${width}`, title: column.whole && column.whole[at]}, value || '–');
     }
-    if (column.kind === 'command') return el('td', {}, value ? openerOf(value) : '–');
+    if (column.kind === 'command') return el('td', {}, value ? el('button', {type: 'button', class: 'open', title: value}, 'open') : '–');
     if (column.kind === 'labels') return el('td', {class: 'n'}, column.texts[at] || '–');
     if (value === null) return el('td', {class: 'n'}, '–');
     const text = column.kind === 'share' ? percent(value) :
@@ -100,8 +89,17 @@
       return head;
     });
     const table = el('table', {id: name}, el('caption', {class: 'away'}, caption), el('thead', {}, el('tr', {}, heads)), body);
+    // The command of the row that was clicked, selected, and copied where that is allowed.
+    const command = el('p', {class: 'next', role: 'status'});
+    body.addEventListener('click', ({target}) => {
+      if (!target.matches('button.open')) return;
+      command.replaceChildren(el('code', {}, target.title));
+      getSelection().selectAllChildren(command);
+      if (navigator.clipboard) navigator.clipboard.writeText(target.title).catch(() => {});
+    });
     const shown = [
       el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption}, table),
+      columns.some((column) => column.kind === 'command') ? command : null,
       block.note ? el('p', {class: 'note'}, block.note) : null,
     ];
     if (block.rows > 12) shown.unshift(filterOf(name, rows, columns));

@@ -469,7 +469,7 @@ def open_column(
         commands.append(printable(command_line(words)) if output else "")
     if not any(commands):
         return None
-    return {"title": "In the timeline", "kind": "command", "values": commands}
+    return {"title": "Open", "kind": "command", "values": commands}
 
 
 def sorted_texts(title: str, texts: Iterable[str], values: Iterable[float | None]) -> Block:
