@@ -95,8 +95,8 @@ def run_open(asked: argparse.Namespace) -> None:
     """Open a written file in the Perfetto UI, with what its command had in view, or a chosen part.
 
     Raises:
-        TimelineError: the file cannot be read or is not ours, the part lies outside it, or there
-            is no local UI.
+        TimelineError: the file cannot be read or is not ours, the part lies outside it, or a
+            local UI is missing.
     """
     with ended_by_signals():
         from timeline.commands.show import read_first_look
