@@ -29,6 +29,7 @@ from timeline.tables.parallel import ParallelIndices
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Table
 from timeline.tables.waits import REFERENCE_GB_S, bandwidth_table
+from timeline.tracks.colours import Colour
 from timeline.units import format_bytes, format_short
 from timeline.verdict.verdict import Verdict
 
@@ -619,6 +620,18 @@ def test_the_pair_under_the_pointer_is_told(opened: Open, tmp_path: Path) -> Non
 
 
 @pytest.mark.browser
+def test_a_row_gives_the_command_that_opens_its_place(opened: Open) -> None:
+    """As text that is selected, to be copied with one key where a page may not copy it."""
+    content = render_export_page(made_report(2, 2))
+    command = read(content).column("ranks", "Open")[0]
+    shown = opened(content)
+    row = shown.locator("#ranks tbody tr").first
+    row.get_by_role("button").click()
+    assert shown.locator(".next code", has_text=command).is_visible()
+    assert shown.evaluate("getSelection().toString()") == command
+
+
+@pytest.mark.browser
 def test_tables_sort_and_search_by_keyboard(opened: Open) -> None:
     """A heading sorts falling, then rising; a search leaves the rows that hold all words."""
     shown = opened(render_export_page(made_report(1, 1)))
@@ -693,11 +706,31 @@ def luminance(colour: str) -> float:
 
 
 def colours_of(scheme: str) -> dict[str, str]:
-    """The colours of the style sheet by role: first light ones, then dark ones."""
-    style = files("timeline.reports.html").joinpath("page.css").read_text("utf-8")
+    """The colours of the style sheet by role: light ones, which dark ones replace in part."""
+    style = render_export_page(made_report(0, 0)).decode().partition("<style>")[2]
     light, dark = style.split("@media screen and (prefers-color-scheme: dark)")
-    text = light if scheme == "light" else dark
-    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", text))
+    texts = (light, dark.partition("@media print")[0]) if scheme == "dark" else (light,)
+    return dict(re.findall(r"--([a-z-]+): (#[0-9a-f]{6});", "".join(texts)))
+
+
+def test_uses_of_time_have_the_colours_of_the_timeline() -> None:
+    """On any screen; waiting is hatched besides, as not everybody tells red from green."""
+    roles = {
+        "computing": Colour.COMPUTING,
+        "waiting": Colour.WAITING,
+        "transfer": Colour.TRANSFER,
+        "exposed": Colour.EXPOSED,
+        "unsplit": Colour.EXPOSED,
+        "copies": Colour.COPIES,
+        "idle": Colour.IDLE,
+    }
+    for scheme in ("light", "dark"):
+        colours = colours_of(scheme)
+        assert {role: colours[role] for role in roles} == {
+            role: colour.shown for role, colour in roles.items()
+        }
+    script = files("timeline.reports.html").joinpath("page.js").read_text("utf-8")
+    assert "waiting: ['waiting-hatch', 45]" in script
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -707,7 +740,8 @@ def test_text_has_contrast(scheme: str) -> None:
     assert colours.keys() == colours_of("light").keys()
     pairs = [(role, ground) for role in ("ink", "muted", "accent") for ground in ("paper", "panel")]
     pairs += [(f"on-{part.role}", part.role) for part in PARTS]
-    pairs += [("on-exposed", "exposed-hatch"), ("warning", "panel")]
+    pairs += [("on-exposed", "exposed-hatch"), ("on-unsplit", "unsplit-hatch")]
+    pairs += [("on-waiting", "waiting-hatch"), ("warning", "panel")]
     pairs += [(role, "paper") for role in ("step", "fp-bp", "tail", "interval")]
     for role, ground in pairs:
         high, low = sorted((luminance(colours[role]), luminance(colours[ground])), reverse=True)

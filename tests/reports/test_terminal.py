@@ -20,6 +20,7 @@ from timeline.reports.terminal import MOST_BAR, PIPE_WIDTH, Display, TimesGrid, 
 from timeline.reports.terminal_verdict import FEW_RANKS, MOST_STEPS, verdict_text
 from timeline.tables.table import Table
 from timeline.tables.times import PARTS
+from timeline.tracks.colours import Colour
 from timeline.units import ColumnUnit, format_share, format_short
 from timeline.verdict.figures import TABLES, Figures
 from timeline.verdict.verdict import Verdict
@@ -125,15 +126,33 @@ def test_a_pipe_has_a_shape_of_its_own(
 
 def test_the_bar_has_the_parts(report: ExportReport) -> None:
     """A bar is as long as its column, and each part as long as its share."""
-    text = plain(said(report, Display(120, "utf-8", True)))
-    bars = re.findall("█+▒*░*·*", text.partition("times last")[0])
+    text = plain(said(report, Display(130, "utf-8", True)))
+    bars = re.findall("█+░*▓*▒*≡*·*", text.partition("times last")[0])
     assert len(bars) == 1 + 2  # the mark of the title, and a bar for each rank
     rows = report.verdict.mean_steps.to_dicts()
     for bar, row in zip(bars[1:], reversed(rows), strict=True):
         assert len(bar) == len(bars[1])
-        assert abs(bar.count("█") / len(bar) - row["computing_ns"] / row["period_ns"]) < 1 / len(
-            bar
-        )
+        for mark, part in (("█", "computing_ns"), ("▓", "waiting_ns"), ("▒", "transfer_ns")):
+            assert abs(bar.count(mark) / len(bar) - row[part] / row["period_ns"]) < 1 / len(bar)
+
+
+@ON_TERMINALS
+def test_the_bar_has_the_colours_of_the_timeline(shelf: ProfileShelf) -> None:
+    """Its headings are the legend, each with the mark and the colour of its part."""
+    words = [str(shelf.get("torch-db").path), "--verdict"]
+    _, text = run_on_terminal(words, 130, {"COLORTERM": "truecolor"})
+    for colour, mark, title in (
+        (Colour.COMPUTING, "█", "compute"),
+        (Colour.WAITING, "▓", "waiting"),
+        (Colour.TRANSFER, "▒", "transfer"),
+        (Colour.EXPOSED, "░", "exposed"),
+        (Colour.IDLE, "·", "idle"),
+    ):
+        red, green, blue = bytes.fromhex(colour.shown[1:])
+        coloured = rf"38;2;{red};{green};{blue}m *{mark}"
+        assert re.search(rf"{coloured} {title}", text), title
+        if colour in (Colour.COMPUTING, Colour.WAITING, Colour.TRANSFER):
+            assert re.search(rf"{coloured}+\x1b", text), title
 
 
 def test_the_bar_of_a_step_without_device_work() -> None:
@@ -145,7 +164,7 @@ def test_the_bar_of_a_step_without_device_work() -> None:
     for row in table.to_dicts():
         grid.add(["0"], row)
     lines = render_blocks([[grid.grid]], wide).splitlines()
-    empty, full = (len(re.findall("[█▒░·]", line)) for line in lines[-2:])
+    empty, full = (len(re.findall("[█▓▒░≡·]", line)) for line in lines[-2:])
     assert empty == 0
     assert 0 < full <= MOST_BAR
 

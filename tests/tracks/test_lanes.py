@@ -23,7 +23,7 @@ from tests.support.random_intervals import (
     is_laminar,
     laminar_intervals,
 )
-from tests.support.ui_colours import GREEN, RED, hue, lightness
+from tests.support.ui_colours import GREEN, RED, hue, lightness, shown
 from timeline.analysis.idle.idle_sums import CAUSES
 from timeline.columns.columns import Int64
 from timeline.commands.export import export
@@ -351,6 +351,11 @@ def test_uses_of_time_are_told_apart() -> None:
         distance = abs(hue(one.value) - hue(other.value))
         assert min(distance, 360 - distance) >= 30, (one, other)
     assert all(40 <= lightness(colour.value) < 80 for colour in Colour)
+
+
+@pytest.mark.parametrize("colour", Colour)
+def test_pages_and_terminals_show_what_the_viewer_shows(colour: Colour) -> None:
+    assert colour.shown == shown(colour.value)
 
 
 @pytest.mark.parametrize(("name", "colour"), NAMED.items())

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.support.html_page import read
 from tests.support.perfetto_sql import TraceProcessor, web_root
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
@@ -28,6 +29,7 @@ from timeline.commands.show import read_first_look
 from timeline.encoders.attributes import read_attributes
 from timeline.reports.export_report import ExportReport
 from timeline.reports.first_look import LOOK, FirstLook
+from timeline.reports.html import render_export_page
 from timeline.tracks.partition import PARTITION
 from timeline.viewer import opening
 from timeline.viewer.links import address, view_of, view_of_file
@@ -615,6 +617,50 @@ def test_a_written_file_is_opened_as_its_export_was(
     of_export, of_file = (parameters(link) for link in again.links)
     del of_export["url"], of_file["url"]
     assert of_file == of_export
+
+
+def test_rows_of_the_page_open_their_step_and_rank(run: Callable[..., Shown]) -> None:
+    """The command beside each row shows all of its step, in every file, and pins its rank."""
+    assert run("--report", "x.html").code == 0
+    table = read(Path("x.html").read_bytes()).tables["steps"]
+    columns = {one["title"].partition(" (")[0]: one["values"] for one in table["columns"]}
+    processor = TraceProcessor.load(Path("x.pftrace").read_bytes())
+    rows = zip(*(columns[name] for name in ("Step", "Rank", "Open")), strict=True)
+    for step, rank, command in rows:
+        program, *words = shlex.split(command)
+        assert program == "tlexport"
+        opened = run(*words, of_file=True)
+        assert (opened.code, "the chosen part in view" in opened.err) == (0, True)
+        asked = parameters(opened.links[-1])
+        ((start_ns, end_ns),) = processor.rows(
+            f"SELECT min(ts), max(ts + dur) FROM slice WHERE name GLOB 'Iteration {step}*'"
+        )
+        first_ns, last_ns = int(asked["visStart"]), int(asked["visEnd"])
+        assert first_ns < end_ns
+        assert start_ns < last_ns
+        assert last_ns - first_ns < 2 * (end_ns - start_ns)
+        commands = json.loads(asked["startupCommands"])
+        pinned = [one["args"][0] for one in commands if "PinTracks" in one["id"]]
+        assert pinned
+        assert all(re.search(pattern, f"Rank {rank}") for pattern in pinned)
+        assert not any(re.search(pattern, f"Rank {1 - rank}") for pattern in pinned)
+
+
+def test_a_page_without_a_timeline_has_no_commands_to_open_it(
+    shelf: ProfileShelf, tmp_path: Path
+) -> None:
+    report = replace(exported(shelf, tmp_path, ".pftrace"), outputs=())
+    tables = read(render_export_page(report)).tables
+    titles = [column["title"] for table in tables.values() for column in table["columns"]]
+    assert "Rank" in titles
+    assert "Open" not in titles
+
+
+def test_a_part_outside_of_the_file_is_an_error(run: Callable[..., Shown]) -> None:
+    assert run().code == 0
+    shown = run("open", "x.pftrace", "--window", "5s:6s", of_file=True)
+    assert (shown.code, shown.links) == (3, [])
+    assert "the window 5.000 s to 6.000 s lies outside" in shown.err
 
 
 def test_opening_what_is_not_ours_is_an_error(run: Callable[..., Shown], tmp_path: Path) -> None:

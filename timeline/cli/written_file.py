@@ -18,6 +18,7 @@ from timeline.declarations import fill
 from timeline.errors import SourceError
 from timeline.printable import say
 from timeline.process import ended_by_signals
+from timeline.selection import Selection
 from timeline.units import format_count
 
 
@@ -91,15 +92,18 @@ def is_timeline(words: list[str]) -> bool:
 
 
 def run_open(asked: argparse.Namespace) -> None:
-    """Open a written file in the Perfetto UI, with what its command had in view.
+    """Open a written file in the Perfetto UI, with what its command had in view, or a chosen part.
 
     Raises:
-        TimelineError: the file cannot be read or is not ours, or there is no local UI.
+        TimelineError: the file cannot be read or is not ours, the part lies outside it, or a
+            local UI is missing.
     """
     with ended_by_signals():
         from timeline.commands.show import read_first_look
         from timeline.viewer.links import view_of_file
         from timeline.viewer.opening import show_view
         from timeline.viewer.serving import installed_pages
-    view = view_of_file(*read_first_look(Path(asked.file)))
+    chosen = fill(Selection, vars(asked))
+    output, look = read_first_look(Path(asked.file))
+    view = view_of_file(output, look.at(chosen, output.drawn_ns))
     show_view(view, installed_pages() if asked.offline else None, quiet=asked.quiet)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +16,7 @@ from timeline.reports.valid_json import json_of
 if TYPE_CHECKING:
     from timeline.comparison.comparison import Comparison
     from timeline.reports.comparison_report import ChangedStep
+    from timeline.selection import Selection
     from timeline.verdict.figures import Figures
     from timeline.verdict.verdict import Verdict
 
@@ -82,6 +83,24 @@ class FirstLook:
             CHANGES,
             by_layer=by_layer,
         )
+
+    def at(self, chosen: Selection, drawn_ns: tuple[int, int]) -> FirstLook:
+        """Return a look at the chosen ranks and window instead, without an answer.
+
+        drawn_ns: first and last time of the file, from which the window counts.
+
+        Raises:
+            SelectionError: the window lies outside the file.
+        """
+        if chosen.ranks is None and chosen.window is None:
+            return self
+        look = replace(self, question="", waiting=None)
+        if chosen.ranks is not None:
+            look = replace(look, ranks=tuple(sorted(chosen.ranks)))
+        if chosen.window is not None:
+            step_ns = chosen.window.bounds_ns(*drawn_ns)
+            look = replace(look, step_ns=step_ns, description="the chosen part")
+        return look
 
     def attributes(self) -> tuple[tuple[str, str], ...]:
         """Return the attribute that holds the look in a file."""

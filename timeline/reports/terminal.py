@@ -17,6 +17,7 @@ from rich.text import Text
 from timeline.printable import encoded, printable, wrapped
 from timeline.tables.short_names import CUT, shortened, two_lines
 from timeline.tables.table import Table
+from timeline.tracks.colours import Colour
 from timeline.units import ColumnUnit, format_share
 from timeline.verdict.mean_step import EDGES, edges_ns
 
@@ -170,13 +171,13 @@ class _Part:
 
 
 _PARTS = (
-    _Part("computing_ns", "compute", "compute", "green", "█", "#"),
+    _Part("computing_ns", "compute", "compute", Colour.COMPUTING.shown, "█", "#"),
     _Part("communication_ns", "communication", "comm.", ""),
-    _Part("not_overlapped_ns", "exposed\ncomm.", "exposed\ncomm.", "yellow", "▒", "="),
-    _Part("waiting_ns", "waiting", "waiting", ""),
-    _Part("transfer_ns", "transfer", "transfer", ""),
-    _Part("copies_ns", "copies", "copies", "cyan", "░", ":"),
-    _Part("idle_ns", "idle", "idle", "bright_black", "·", "."),
+    _Part("not_overlapped_ns", "exposed\ncomm.", "exposed\ncomm.", Colour.EXPOSED.shown, "░", "="),
+    _Part("waiting_ns", "waiting", "waiting", Colour.WAITING.shown, "▓", "x"),
+    _Part("transfer_ns", "transfer", "transfer", Colour.TRANSFER.shown, "▒", "+"),
+    _Part("copies_ns", "copies", "copies", Colour.COPIES.shown, "≡", ":"),
+    _Part("idle_ns", "idle", "idle", Colour.IDLE.shown, "·", "."),
     _Part("edges_ns", "before,\nbetween", "before,\nbetween", "bright_black", "·", "."),
 )
 _SPLIT = ("waiting_ns", "transfer_ns")
@@ -253,15 +254,17 @@ class TimesGrid:
         return min(left, MOST_BAR) if left >= LEAST_BAR else 0
 
     def _mark(self, part: _Part) -> str:
-        return part.mark if self._display.can_show("█▒░·") else part.plain_mark
+        return part.mark if self._display.can_show("█▓▒░≡·") else part.plain_mark
 
     def _bar(self, row: Mapping[str, Any]) -> Text:
         bar = Text()
         # A file with impossible numbers must not break the bar: periods below 1 and negative parts.
         span_ns, upto_ns, drawn = max(row["period_ns"], 1), 0, 0
-        for part in _PARTS:
+        split_ns = sum(row[part.column] or 0 for part in self._parts if part.column in _SPLIT)
+        for part in self._parts:
             if part.mark:
                 upto_ns += row[part.column] or 0
+                upto_ns -= split_ns if part.column == "not_overlapped_ns" else 0
                 cells = round(self._bar_width * min(max(upto_ns, 0), span_ns) / span_ns) - drawn
                 bar.append(self._mark(part) * cells, style=part.style)
                 drawn += cells

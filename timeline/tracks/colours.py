@@ -1,4 +1,4 @@
-"""Colours of slices by meaning: computing green, waiting red, idle yellow, in any view.
+"""Colours by meaning: computing green, waiting red, idle yellow, in any view, page and terminal.
 
 The Perfetto UI derives the colour of a slice from a hash of its name, or of its correlation id if
 it has one. Uses of time therefore get correlation ids whose hashes give the intended colours;
@@ -33,6 +33,21 @@ class Colour(enum.Enum):
     TEXT = "sentences"
     """Dark blue, the same for all sentences."""
 
+    @property
+    def shown(self) -> str:
+        """Return the colour that the Perfetto UI derives, as #rrggbb, for pages and terminals."""
+        return _SHOWN[self]
+
+
+_SHOWN = {
+    Colour.COMPUTING: "#5f9a3c",
+    Colour.WAITING: "#bf2e5e",
+    Colour.TRANSFER: "#ca9044",
+    Colour.EXPOSED: "#c09444",
+    Colour.COPIES: "#d177eb",
+    Colour.IDLE: "#a69d44",
+    Colour.TEXT: "#3a75b2",
+}
 
 _OF_KIND = {SliceKind.NOTE: Colour.TEXT}
 _OF_CATEGORY = {Category.WAIT: Colour.WAITING, Category.IDLE: Colour.IDLE}

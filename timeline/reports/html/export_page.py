@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from timeline.columns.columns import Rows
+from timeline.columns.columns import Int64, Rows
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html.charts import (
     FEW_BARS,
@@ -43,6 +43,7 @@ from timeline.reports.html.page import (
     notice_text,
     number_column,
     omissions_section,
+    open_column,
     page_table,
     render_page,
     section,
@@ -214,6 +215,7 @@ def _rank_table(report: ExportReport) -> Block | None:
             *columns_of(
                 shown, "rank", *(["steps"] if differ else []), titles={"steps": "Ordinary steps"}
             ),
+            open_column(report.outputs, shown["rank"]),
             *_parts(shown, "Mean step" if has_steps else "Device time"),
         ],
         _cut_note(table, shown, "rank"),
@@ -295,11 +297,19 @@ def _step_table(report: ExportReport, *, graphs: bool) -> Block | None:
         "Each step, on the rank where it took longest" if several else "Each step",
         [
             *columns_of(shown, *names),
+            open_column(report.outputs, shown["rank"], shown["start_ns"], _ends_ns(shown)),
             *_parts(shown, "Time"),
             *columns_of(shown, "fp_bp_ns", "tail_ns", "interval_ns", of=STEPS, like_ns=like_ns),
         ],
         _cut_note(table, shown, "step"),
     )
+
+
+def _ends_ns(steps: Table) -> Int64:
+    """Return when steps end, with their device work."""
+    device_ns = np.ma.filled(steps["device_start_ns"] + steps["span_ns"], 0)
+    ends_ns: Int64 = np.maximum(np.asarray(steps["end_ns"]), device_ns)
+    return ends_ns
 
 
 def _heat_section(grid: StepGrid) -> Block | None:

@@ -12,6 +12,7 @@ from timeline.reports.html.page import (
     columns_of,
     folded,
     note,
+    open_column,
     page_table,
     section,
     share_column,
@@ -88,6 +89,10 @@ def gap_table(figures: Figures, outputs: Sequence[OutputFile]) -> Block | None:
         "Longest gaps between tasks",
         [
             *columns_of(named, *names, of=IDLE_GAPS),
+            open_column(
+                *(outputs, shown["rank"]),
+                *(shown["start_ns"], shown["start_ns"] + shown["duration_ns"]),
+            ),
             text_column("In the timeline at", [viewer_time(ns, outputs) for ns in starts_ns])
             if outputs
             else None,

@@ -58,6 +58,7 @@
       const width = value.length > 46 ? ' long' : value.length > 22 ? ' middle' : '';
       return el('td', {class: `word${width}`, title: column.whole && column.whole[at]}, value || '–');
     }
+    if (column.kind === 'command') return el('td', {}, value ? el('button', {type: 'button', class: 'open', title: value}, 'open') : '–');
     if (column.kind === 'labels') return el('td', {class: 'n'}, column.texts[at] || '–');
     if (value === null) return el('td', {class: 'n'}, '–');
     const text = column.kind === 'share' ? percent(value) :
@@ -71,7 +72,7 @@
     const rows = Array.from({length: block.rows}, (_, at) => el('tr', {}, columns.map((column) => cellOf(column, at))));
     const body = el('tbody', {}, rows);
     const heads = columns.map((column) => {
-      const isText = column.kind === 'text';
+      const isText = column.kind === 'text' || column.kind === 'command';
       const button = el('button', {type: 'button'}, column.title);
       const head = el('th', {scope: 'col', class: isText ? null : 'n'}, button);
       button.addEventListener('click', () => {
@@ -88,8 +89,17 @@
       return head;
     });
     const table = el('table', {id: name}, el('caption', {class: 'away'}, caption), el('thead', {}, el('tr', {}, heads)), body);
+    // The command of the row that was clicked, selected, and copied where that is allowed.
+    const command = el('p', {class: 'next', role: 'status'});
+    body.addEventListener('click', ({target}) => {
+      if (!target.matches('button.open')) return;
+      command.replaceChildren(el('code', {}, target.title));
+      getSelection().selectAllChildren(command);
+      if (navigator.clipboard) navigator.clipboard.writeText(target.title).catch(() => {});
+    });
     const shown = [
       el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption}, table),
+      columns.some((column) => column.kind === 'command') ? command : null,
       block.note ? el('p', {class: 'note'}, block.note) : null,
     ];
     if (block.rows > 12) shown.unshift(filterOf(name, rows, columns));
@@ -115,7 +125,7 @@
   // -- charts: fills, axes, frames ----------------------------------------------------------------
 
   const HATCHES = {
-    waiting: ['exposed-hatch', 45], exposed: ['exposed-hatch', 45], unsplit: ['unsplit-hatch', 90], between: ['between-hatch', -45],
+    waiting: ['waiting-hatch', 45], exposed: ['exposed-hatch', 45], unsplit: ['unsplit-hatch', 90], between: ['between-hatch', -45],
   };
   const DASHES = {'fp-bp': '10 4', tail: '4 4', interval: '10 4 2 4', before: '10 4'};
   document.body.prepend(svg('svg', {class: 'patterns', width: 0, height: 0, 'aria-hidden': 'true'},
@@ -275,7 +285,7 @@
     if (layer.is === 'stairs') {
       let d = `M${edge(0)} ${y(layer.values[0])}`;
       layer.values.forEach((value, at) => { d += `V${y(value)}H${edge(at + 1)}`; });
-      return [area('band', `${d}V${bottom}H${edge(0)}Z`), line('computing', d)];
+      return [area('band', `${d}V${bottom}H${edge(0)}Z`), line('operator', d)];
     }
     if (layer.is === 'level') return layer.at ? svg('path', {d: `M${left} ${y(layer.at)}H${right}`, stroke: 'var(--muted)', 'stroke-dasharray': '2 2'}) : null;
     if (layer.is === 'marks') {

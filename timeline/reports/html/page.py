@@ -16,12 +16,13 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Int64
-from timeline.printable import printable, valid_text
+from timeline.printable import command_line, printable, valid_text
 from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.report_rows import OutputFile, ResolutionRow
 from timeline.reports.valid_json import json_of
 from timeline.tables.short_names import shortened
 from timeline.tables.table import Col, Kind, Spec, Table, View
+from timeline.tracks.colours import Colour
 from timeline.units import format_bytes, format_count
 from timeline.version import __version__
 
@@ -75,6 +76,8 @@ def render_page(
     """
     page = files("timeline.reports.html")
     parts = {name: page.joinpath(f"page.{name}").read_text("utf-8") for name in ("css", "js")}
+    palette = {colour.name: colour.shown for colour in Colour}
+    parts["css"] = re.sub(r"\{\{(\w+)\}\}", lambda name: palette[name[1]], parts["css"])
     shown = [one for one in sections if one]
     data = json_of(shown).decode()
     lead, *more = map(html.escape, map(printable, sentences))
@@ -438,6 +441,35 @@ def view_of(
     shown, left = first_rows(rows, view.most, view.noun)
     columns = columns_of(shown, *view.columns, of=spec, bars=view.bars, titles=view.titles)
     return page_table(view.anchor, caption or view.caption, columns, f"{note} {left}".strip())
+
+
+def open_column(
+    outputs: Sequence[OutputFile],
+    ranks: Int64,
+    start_ns: Int64 | None = None,
+    end_ns: Int64 | None = None,
+) -> Block | None:
+    """Return a column of commands that open a timeline at ranks and times; None without any.
+
+    start_ns, end_ns: (n,), of each row; None for the times that are in view by default. Times
+    outside of all files have no command.
+    """
+    commands = []
+    for at, rank in enumerate(ranks.tolist()):
+        output, window = next(iter(outputs), None), []
+        if start_ns is not None and end_ns is not None:
+            first_ns, last_ns = int(start_ns[at]), int(end_ns[at])
+            shown = [
+                one for one in outputs if one.drawn_ns[0] < last_ns and first_ns < one.drawn_ns[1]
+            ]
+            output = next(iter(shown), None)
+            edges_ns = [max(0, one - output.drawn_ns[0]) for one in (first_ns, last_ns) if output]
+            window = ["--window", ":".join(f"{edge_ns / 10**6:.3f}ms" for edge_ns in edges_ns)]
+        words = ["tlexport", "open", str(output and output.path), "--ranks", str(rank), *window]
+        commands.append(printable(command_line(words)) if output else "")
+    if not any(commands):
+        return None
+    return {"title": "Open", "kind": "command", "values": commands}
 
 
 def sorted_texts(title: str, texts: Iterable[str], values: Iterable[float | None]) -> Block:
