@@ -423,10 +423,9 @@ class _Blocks:
     def _rest(self, opening: bytes, text: bytes) -> Iterator[Events]:
         """Yield the remaining events when the whole file was read."""
         if opening and (scanned := self._scan(text)) is not None:
-            events, used = scanned
-            self._events += len(events)
-            yield events
-            text = self._behind(text, used)
+            self._events += len(scanned[0])
+            yield scanned[0]
+            text = self._behind(text, scanned[1])
         while True:
             piece = self._decoder.whole_file(opening, text)
             if piece is not None:
