@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -144,6 +145,11 @@ class Root:
 
     path: Path
     above: tuple[Path, ...] | None = None
+
+    @cached_property
+    def resolved(self) -> Path:
+        """The path without links."""
+        return self.path.resolve()
 
 
 @dataclass(frozen=True)
