@@ -23,9 +23,9 @@ WORK = {
 }
 """Compiled functions that do work of each kind."""
 MOST = {
-    ("torch-db", "--list"): {"connections": 3, "queries": 25, "status": 60, "directories": 10},
-    ("torch-db", "--verdict"): {"connections": 4, "queries": 40, "status": 80, "directories": 10},
-    ("torch-text", "--list"): {"status": 120, "directories": 15, "decoded": 0},
+    ("torch-db", "--list"): {"connections": 3, "queries": 25, "status": 60, "directories": 25},
+    ("torch-db", "--verdict"): {"connections": 4, "queries": 40, "status": 80, "directories": 25},
+    ("torch-text", "--list"): {"status": 120, "directories": 30, "decoded": 0},
 }
 """The most work of each kind for one rank more."""
 
