@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import tracemalloc
+from collections import Counter
 from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -32,6 +36,23 @@ def most_megabytes(work: Callable[[], object]) -> float:
         return tracemalloc.get_traced_memory()[1] / 1e6
     finally:
         tracemalloc.stop()
+
+
+def compiled_calls(work: Callable[[], object]) -> Counter[str]:
+    """How often one run calls each compiled function, by name: the same on any machine."""
+    calls = Counter[str]()
+
+    def note(_: FrameType, event: str, called: Any) -> None:
+        if event == "c_call":
+            calls[called.__qualname__] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return calls
 
 
 def check_growth(

@@ -373,8 +373,9 @@ def _joined(
 def _move(drawn: list[DrawnRank], clock: JoinedClock) -> None:
     """Move ranks onto one clock, in place and packed, so that no rank is in memory twice."""
     for place, move in enumerate(clock.moves):
-        moved = drawn[place].moved(move.move)
-        drawn[place] = replace(moved, facts=pack_if_many(moved.facts, len(drawn)))
+        if not move.move.still:  # ranks that stay are packed as they came
+            moved = drawn[place].moved(move.move)
+            drawn[place] = replace(moved, facts=pack_if_many(moved.facts, len(drawn)))
 
 
 def _waiting_of(facts: Sequence[RankFacts], clock: JoinedClock) -> Waiting:

@@ -10,6 +10,7 @@ import enum
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -145,6 +146,11 @@ class Root:
     path: Path
     above: tuple[Path, ...] | None = None
 
+    @cached_property
+    def resolved(self) -> Path:
+        """The path without links."""
+        return self.path.resolve()
+
 
 @dataclass(frozen=True)
 class Evidence:
@@ -202,7 +208,8 @@ class Claim:
     that belongs to this rank, None for all of it. taken: the timestamp in its name
     (YYYYmmddHHMMSSmmm), empty if there is none. worker: the process in its name. note: an
     assumption behind the claim, as a sentence. world: the number of ranks of the run, None if not
-    known. replica: the replica that it belongs to, None if ranks are numbered globally.
+    known. replica: the replica that it belongs to, None if ranks are numbered globally. recorded:
+    start and end, if the file that states the rank states them too.
     """
 
     capture: Capture
@@ -215,6 +222,7 @@ class Claim:
     note: str = ""
     world: int | None = None
     replica: Replica | None = None
+    recorded: Extent = NO_EXTENT
 
     @property
     def several(self) -> bool:

@@ -180,7 +180,7 @@ def find_evidence_in_names(capture: Capture, root: Root) -> list[Evidence]:
 
     Names above the path that the user gave count only if no name at or below it has a rank.
     """
-    directory, top = capture.directory.resolve(), root.path.resolve()
+    directory, top = capture.directory.resolve(), root.resolved
     lineage = [directory, *directory.parents]
     depth = lineage.index(top) if top in lineage else 0
     for path in lineage[: depth + 1]:

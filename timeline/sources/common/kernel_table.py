@@ -249,8 +249,12 @@ def read_kernel_table(
     rank: int,
     device: int | None = None,
     metrics: MetricsBuilder | None = None,
+    *,
+    described: bool = True,
 ) -> tuple[KernelTable, tuple[Omission, ...]]:
     """Read all slices of a kernel table, without communication and other devices' rows.
+
+    described: whether to read the shapes and args of kernels.
 
     Returns:
         the rows in order of start and name, and the damaged rows: their tasks are in the trace, but
@@ -259,7 +263,7 @@ def read_kernel_table(
     Raises:
         SourceError: a file cannot be read, or has no column of start times.
     """
-    wanted = {**DESCRIPTION, **LENGTH, **PLACE, **SHAPES, **ARGS}
+    wanted = {**DESCRIPTION, **LENGTH, **PLACE} | ({**SHAPES, **ARGS} if described else {})
     damages = [LossLog(path) for path in paths]
     parts = [
         read_kernel_rows(KernelTableFile(path), strings, wanted, damage, metrics)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -114,7 +115,9 @@ def _identify(capture: Capture, root: Root) -> list[Claim]:
     from timeline.sources.decoders.sqlite import open_database  # other captures need no SQLite
 
     with open_database(capture.database, in_part=True) as database:
-        return _build_claims(capture, root, database)
+        recorded = _recorded_time(database)
+        claims = _build_claims(capture, root, database)
+    return [replace(claim, recorded=recorded) for claim in claims]
 
 
 def _build_claims(capture: Capture, root: Root, database: Database) -> list[Claim]:
@@ -188,14 +191,12 @@ def _read_host(database: Database) -> str:
     return ""
 
 
-def _recorded_time(capture: Capture) -> Extent:
-    from timeline.sources.decoders.sqlite import open_database
-
-    with open_database(capture.database, in_part=True) as database:
-        if not database.has("SESSION_TIME_INFO", "startTimeNs", "endTimeNs"):
-            return NO_EXTENT
-        rows = database.rows("SELECT startTimeNs, endTimeNs FROM SESSION_TIME_INFO LIMIT 1")
-    return wall_extent(*rows[0]) if rows else NO_EXTENT
+def _recorded_time(database: Database) -> Extent:
+    if database.has("SESSION_TIME_INFO", "startTimeNs", "endTimeNs"):
+        with contextlib.suppress(SourceError):  # damage is reported when the database is read
+            rows = database.rows("SELECT startTimeNs, endTimeNs FROM SESSION_TIME_INFO LIMIT 1")
+            return wall_extent(*rows[0]) if rows else NO_EXTENT
+    return NO_EXTENT
 
 
 def _read_with(claim: Claim, identity: Identity) -> Source:
@@ -216,7 +217,6 @@ DATABASE = Format(
     recognise=_recognise,
     recognise_file=_recognise_file,
     identify=_identify,
-    recorded_time=_recorded_time,
     read_with=_read_with,
     table_directories=_table_directories,
     packed=True,

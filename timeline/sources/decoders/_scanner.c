@@ -1449,9 +1449,13 @@ static int push_event(Scanner *scanner, Event *event, const char *text, const To
     return READ;
 }
 
-/* Whether another event begins behind this one: only then it is known to be whole. */
+/* Whether another event begins behind this one, or the list ends: only then it is known to be
+ * whole. */
 static int read_to_next_event(Cursor *cursor)
 {
+    skip_white(cursor);
+    if (cursor->at < cursor->end && *cursor->at == ']')
+        return READ;
     int ended = expect(cursor, ',');
     if (ended != READ)
         return ended;
@@ -1488,6 +1492,8 @@ static Py_ssize_t scan_text(Scanner *scanner, const char *text, Py_ssize_t lengt
         }
         if (ended == READ)
             ended = read_to_next_event(&cursor);
+        if (ended == READ && *cursor.at == ']')
+            return cursor.at - text;
         if (ended == FAILED)
             return -1;
         if (ended != READ) {

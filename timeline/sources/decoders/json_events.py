@@ -420,8 +420,12 @@ class _Blocks:
         )
         return text[:end]
 
-    def _rest(self, opening: bytes, text: bytes) -> Iterator[list[Any]]:
+    def _rest(self, opening: bytes, text: bytes) -> Iterator[Events]:
         """Yield the remaining events when the whole file was read."""
+        if opening and (scanned := self._scan(text)) is not None:
+            self._events += len(scanned[0])
+            yield scanned[0]
+            text = self._behind(text, scanned[1])
         while True:
             piece = self._decoder.whole_file(opening, text)
             if piece is not None:

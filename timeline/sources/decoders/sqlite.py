@@ -234,7 +234,7 @@ def _connected(path: Path, *, in_part: bool = False) -> Iterator[apsw.Connection
             file = path.fetched()
             log = path.with_name(log.name).fetched() if with_log else log
     if not with_log:
-        uri = f"file:{quote(os.fsencode(file.resolve()))}?mode=ro&immutable=1"
+        uri = f"file:{quote(os.fsencode(file.absolute()))}?mode=ro&immutable=1"
         with _connection(path, uri, _READ_ONLY) as connection:
             yield connection
         return

@@ -8,7 +8,7 @@ import shlex
 import zlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 from pathlib import Path
 
 from timeline.errors import NoProfileError, SourceError, did_you_mean
@@ -485,7 +485,11 @@ def _without_poorer(everything: list[Capture]) -> list[Capture]:
 
 
 def _above(captures: Iterable[Capture]) -> set[Path]:
-    return {parent for one in captures for parent in one.directory.parents}
+    above = set[Path]()
+    for one in captures:
+        # Whatever is above a directory that is known is known too.
+        above.update(takewhile(lambda parent: parent not in above, one.directory.parents))
+    return above
 
 
 def _at_and_above(captures: Collection[Capture]) -> set[Path]:

@@ -39,7 +39,9 @@ def recorded_time(claim: Claim) -> Extent:
     A file that cannot be read counts as one without times.
     """
     with contextlib.suppress(SourceError):
-        extent = claim.capture.format.recorded_time(claim.capture)
+        extent = claim.recorded
+        if extent == NO_EXTENT:
+            extent = claim.capture.format.recorded_time(claim.capture)
         return extent if extent != NO_EXTENT else _time_of_files(claim)
     return NO_EXTENT
 

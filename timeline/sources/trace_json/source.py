@@ -91,9 +91,8 @@ class TraceViewSource(_Export):
             packed, _ = find_packed_devices(trace)
             files = TraceFiles((trace,), device, only_device=True, packed=packed)
         records, overlap = read_trace_and_overlap(files, self.identity.rank, strings, wanted)
-        metrics = MetricsBuilder(every=wanted.every_arg)
         only = device if self.several_devices else None
-        return self._with_cores(_finish(records, kernels, only, overlap, metrics))
+        return self._with_cores(_finish(records, kernels, only, overlap, wanted))
 
 
 @dataclass(frozen=True)
@@ -137,8 +136,7 @@ class MindStudioSource(_Export):
                 omissions = (*records.omissions, *damage.omissions(rank))
                 records = replace(records, steps=table, parts=parts, omissions=omissions)
         kernels = list(self._tables("op_summary", "csv"))
-        metrics = MetricsBuilder(every=wanted.every_arg)
-        return self._with_cores(_finish(records, kernels, only, overlap, metrics, ends=True))
+        return self._with_cores(_finish(records, kernels, only, overlap, wanted, ends=True))
 
 
 @dataclass(frozen=True)
@@ -178,7 +176,7 @@ class GraphTimelineSource(_Export):
             files.append(TraceFiles(tuple(paths), self._device, graph))
         strings, rank = StringPool(), self.identity.rank
         records = join_records([read_trace(group, rank, strings, wanted) for group in files])
-        return _finish(records, [], None, VendorOverlap.empty())
+        return _finish(records, [], None, VendorOverlap.empty(), wanted)
 
 
 def _finish(
@@ -186,7 +184,7 @@ def _finish(
     kernel_tables: list[Path],
     device: int | None,
     overlap: VendorOverlap,
-    metrics: MetricsBuilder | None = None,
+    wanted: ReadRequest,
     *,
     ends: bool = False,
 ) -> Records:
@@ -197,8 +195,14 @@ def _finish(
     """
     warnings = records.warnings
     if kernel_tables:
+        metrics = MetricsBuilder(every=wanted.every_arg) if wanted.measures else None
         table, lost = read_kernel_table(
-            kernel_tables, records.strings, records.rank, device, metrics
+            kernel_tables,
+            records.strings,
+            records.rank,
+            device,
+            metrics,
+            described=wanted.measures,
         )
         if metrics is not None:
             records = replace(records, metrics=metrics.build())
