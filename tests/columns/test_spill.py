@@ -19,6 +19,7 @@ from tests.support.profile_shelf import Copier, ProfileShelf
 from timeline.analysis.selected_rank import DrawOptions
 from timeline.columns import chunks, spill
 from timeline.columns.chunks import ColumnBuilder, compute_in_chunks
+from timeline.columns.columns import concat_columns
 from timeline.columns.constant import is_constant
 from timeline.columns.spill import SpillFiles, drop_pages, spillable
 from timeline.commands.export import export
@@ -64,6 +65,20 @@ def in_a_file(values: npt.NDArray[Any]) -> bool:
 
 
 # -- columns -----------------------------------------------------------------------------------
+
+
+def test_parts_of_a_long_column_are_not_joined_in_memory_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(spill, "MEMORY_BYTES", 0)
+    parts = [np.arange(1 << 19) + number for number in range(4)]
+    tracemalloc.start()
+    joined = concat_columns(parts)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert in_a_file(joined)
+    assert (joined == np.concatenate(parts)).all()
+    assert peak_bytes < joined.nbytes / 4
 
 
 NUMBERS = st.integers(-(2**31), 2**31 - 1)

@@ -12,6 +12,7 @@ import timeline
 from tests.support.html_page import read
 from tests.support.profile_shelf import Profile, ProfileShelf
 from tests.support.run_command import Command
+from timeline.commands.verdict import answer
 from timeline.ranks import rank_work
 from timeline.selection import Selection
 
@@ -49,6 +50,18 @@ def test_for_programs(command: Command, profile: Profile) -> None:
     assert said == command("show", "out.pftrace", "--json").report
     quiet = command(profile.path, "--verdict", "-q")
     assert (quiet.code, quiet.out, quiet.err) == (0, "", "")
+
+
+def test_of_a_path_it_sums_no_host_calls(profile: Profile) -> None:
+    """A verdict names none of the sums; tables of an open profile do, of the same reading."""
+    alone = answer(profile.path, None, {}).figures.facts
+    assert [len(rank.host_calls.times) for rank in alone] == [0, 0]
+    with timeline.open_profile(profile.path) as opened:
+        facts = answer(opened, None, {}).figures.facts
+        assert set(opened.host_calls()["rank"]) == {rank.rank for rank in facts} == {0, 1}
+    assert all(len(rank.host_calls.times) for rank in facts)
+    idle_ns = [rank.host_calls.idle_ns for rank in facts]
+    assert [rank.host_calls.idle_ns for rank in alone] == idle_ns > [0, 0]
 
 
 def test_in_python(profile: Profile) -> None:

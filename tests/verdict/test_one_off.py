@@ -39,7 +39,7 @@ def facts_of(first_us: int, calls: int = 6) -> RankFacts:
         tasks.append(Task(now, now + 10 * US, connection=at))
         now += 10 * US
     made = made_records(calls=host, tasks=tasks)
-    request = RankRequest(Selection(), draw=False, questions=Questions(causes=True))
+    request = RankRequest(Selection(), draw=False, questions=Questions(causes=True, calls=True))
     return draw_rank_from_records(made, request).facts
 
 
@@ -168,7 +168,7 @@ def test_a_report_counts_names_beyond_its_limit() -> None:
     facts = facts_of(79_000)
     names = [Call(at, at + 2, f"call {at:04}") for at in range(0, 900, 3)]
     made = made_records(calls=names, tasks=[Task(0, 10)])
-    request = RankRequest(Selection(), draw=False, questions=Questions(causes=True))
+    request = RankRequest(Selection(), draw=False, questions=Questions(causes=True, calls=True))
     many = draw_rank_from_records(made, request).facts
     many = replace(many, profile=replace(many.profile, rank=1))
     figures = Figures(facts=[facts, many])

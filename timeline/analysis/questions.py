@@ -21,17 +21,19 @@ class Questions:
     """Requests for facts of ranks beyond those always collected; each takes time or memory.
 
     causes: why devices wait and idle, launchers of their work, critical path of each step, and what
-    to mend first. named_operators: number of operators of a rank listed by name, the others by
-    type. operator_steps: time of operator types in each step; reported anyway if the profiler has
-    it. every_run: each operator and its shapes in each step, without limit. every_task, every_call:
-    single device tasks and host calls. most_allocations: maximum number of allocations listed one
-    by one; 0 to report none. most_lengths: data for a comparison, with single durations of at most
-    this many runs of operators; 0 for none. framework: rules for splitting framework operators, if
-    their launches are requested; requires host calls, so causes. peak_flop_per_s: of a device, 0 if
-    the user does not give it.
+    to mend first. calls: own time of host calls by name; requires causes. named_operators: number
+    of operators of a rank listed by name, the others by type. operator_steps: time of operator
+    types in each step; reported anyway if the profiler has it. every_run: each operator and its
+    shapes in each step, without limit. every_task, every_call: single device tasks and host calls.
+    most_allocations: maximum number of allocations listed one by one; 0 to report none.
+    most_lengths: data for a comparison, with single durations of at most this many runs of
+    operators; 0 for none. framework: rules for splitting framework operators, if their launches are
+    requested; requires host calls, so causes. peak_flop_per_s: of a device, 0 if the user does not
+    give it.
     """
 
     causes: bool = False
+    calls: bool = False
     named_operators: int = 0
     operator_steps: bool = False
     every_run: bool = False

@@ -278,34 +278,6 @@ static int find_around(const Intervals *all, const Moments *moments, void *found
     return DONE;
 }
 
-/* The time in which each interval is the one that began last of those open. */
-static int find_own(const Intervals *all, const Moments *moments, void *found, Py_ssize_t *open)
-{
-    int64_t *own = found, now = INT64_MIN;
-    Py_ssize_t size = 0;
-    for (Py_ssize_t at = 0; at <= all->count; at++) {
-        int is_past = at == all->count;
-        if (at && !is_past && !follows(all, at))
-            return NOT_IN_ORDER;
-        int64_t next = is_past ? INT64_MAX : all->start[at];
-        while (size && now < next) {
-            Py_ssize_t row = open[size - 1];
-            int64_t until = all->end[row] < next ? all->end[row] : next;
-            if (until > now) {
-                own[row] = (int64_t)((uint64_t)own[row] + (uint64_t)until - (uint64_t)now);
-                now = until;
-            }
-            size -= all->end[row] <= now;
-        }
-        now = next;
-        if (!is_past) {
-            own[at] = 0;
-            open[size++] = at;
-        }
-    }
-    return DONE;
-}
-
 /* Whether each interval ends before one does that begins while it runs. */
 static int find_exceeded(const Intervals *all, const Moments *moments, void *found,
                          Py_ssize_t *open)
@@ -357,10 +329,6 @@ PyDoc_STRVAR(open_around_doc, "open_around(start_ns, end_ns)\n--\n\n"
 "All are bytes of int64. ValueError: intervals are not in order of start, the outer one first, or\n"
 "columns differ in length.");
 
-PyDoc_STRVAR(own_lengths_doc, "own_lengths(start_ns, end_ns)\n--\n\n"
-"The time in which each interval is the one that began last of those open.\n\n"
-"All are bytes of int64. ValueError: as of open_around.");
-
 PyDoc_STRVAR(latest_open_doc, "latest_open(start_ns, end_ns, moments_ns)\n--\n\n"
 "Of the intervals open at each moment the one that began last, -1 for none.\n\n"
 "All are bytes of int64, and moments ascend. ValueError: as of open_around.");
@@ -406,11 +374,6 @@ static PyObject *open_around(PyObject *module, PyObject *args)
     return found_of_each(find_around, args, sizeof(int64_t));
 }
 
-static PyObject *own_lengths(PyObject *module, PyObject *args)
-{
-    return found_of_each(find_own, args, sizeof(int64_t));
-}
-
 static PyObject *are_exceeded(PyObject *module, PyObject *args)
 {
     return found_of_each(find_exceeded, args, 1);
@@ -436,7 +399,6 @@ static PyMethodDef methods[] = {
     {"groups", groups, METH_VARARGS, groups_doc},
     {"latest_open", latest_open, METH_VARARGS, latest_open_doc},
     {"open_around", open_around, METH_VARARGS, open_around_doc},
-    {"own_lengths", own_lengths, METH_VARARGS, own_lengths_doc},
     {NULL, NULL, 0, NULL},
 };
 

@@ -265,31 +265,21 @@ def quartiles_by_group(group: Int64, values: Int64, groups: int) -> Quartiles:
     >>> found.first.tolist(), found.median.tolist(), found.deviation.tolist()
     ([1, 7], [2, 7], [2, 0])
     """
-    ordered, count = _ordered_by_group(group, values, groups)
-    low, middle, high = (_quartile(ordered, count, which) for which in (1, 2, 3))
-    deviation = _deviation(ordered, np.repeat(np.arange(groups), count), count)
-    return Quartiles(count, low, middle, high, deviation)
-
-
-def medians_by_group(group: Int64, values: Int64, groups: int) -> Int64:
-    """Return the median of each group, as `quartiles_by_group` does."""
-    return _quartile(*_ordered_by_group(group, values, groups), 2)
-
-
-def _ordered_by_group(group: Int64, values: Int64, groups: int) -> tuple[Int64, Int64]:
-    """Return the values in order of group and size, (n,), and the number of each group's."""
     count = np.bincount(group, minlength=groups).astype(np.int64)
+    ordered_group = np.repeat(np.arange(groups), count)
     least = int(values.min(initial=0))
     width = int(values.max(initial=0)) - least + 1
-    if width * groups >= 1 << 63:  # sorting numbers is ten times faster than sorting rows
-        return values[np.lexsort((values, group))], count
-    ordered = np.sort(group * width + (values - least))
-    ordered -= np.repeat(np.arange(groups) * width - least, count)
-    return ordered, count
+    if width * groups < 1 << 63:  # sorting numbers is ten times faster than sorting rows
+        ordered = np.sort(group * width + (values - least)) - (ordered_group * width - least)
+    else:
+        ordered = values[np.lexsort((values, group))]
+    first = np.cumsum(count) - count
+    low, middle, high = (_quartile(ordered, first, count, which) for which in (1, 2, 3))
+    return Quartiles(count, low, middle, high, _deviation(ordered, ordered_group, count))
 
 
-def _quartile(ordered: Int64, count: Int64, which: int) -> Int64:
-    quartile, first = np.zeros(len(count), np.int64), np.cumsum(count) - count
+def _quartile(ordered: Int64, first: Int64, count: Int64, which: int) -> Int64:
+    quartile = np.zeros(len(count), np.int64)
     some = np.flatnonzero(count)
     below, quarters = np.divmod((count[some] - 1) * which, 4)
     low = ordered[first[some] + below]

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from timeline.columns.columns import Bool, Int64, Rows, ascending, take
-from timeline.columns.distinct import distinct
 from timeline.columns.spill import spillable
 
 try:
@@ -268,35 +267,6 @@ def _latest_by_searching(start_ns: Int64, end_ns: Int64, times_ns: Int64) -> Row
         latest[closed] = at
         closed = closed[(at >= 0) & (end_ns[at] <= times_ns[closed])]
     return latest
-
-
-def own_lengths(start_ns: Int64, end_ns: Int64) -> Int64:
-    """Return the time in which each interval is the one that began last of those open, (n,).
-
-    Intervals may be in any order, and cross if their times were rounded. The times add up to the
-    time in which any interval is open.
-    """
-    order = _by_start(start_ns, end_ns)
-    if order is not None:
-        start_ns, end_ns = take(start_ns, order), take(end_ns, order)
-    if _nesting is None:
-        own_ns = _own_lengths_by_searching(start_ns, end_ns)
-    else:
-        own_ns = _rows_of(_nesting.own_lengths(start_ns.tobytes(), end_ns.tobytes()))
-    if order is None:
-        return own_ns
-    in_order = np.empty_like(own_ns)
-    in_order[order] = own_ns
-    return in_order
-
-
-def _own_lengths_by_searching(start_ns: Int64, end_ns: Int64) -> Int64:
-    edges_ns = distinct(np.concatenate([start_ns, end_ns]))
-    latest = _latest_by_searching(start_ns, end_ns, edges_ns[:-1])
-    is_open = latest >= 0
-    own_ns = np.zeros(len(start_ns), np.int64)
-    np.add.at(own_ns, latest[is_open], np.diff(edges_ns)[is_open])
-    return own_ns
 
 
 def open_around(start_ns: Int64, end_ns: Int64) -> Rows:

@@ -331,6 +331,7 @@ class _Comparer:
         causes = self._options.causes
         return Questions(
             causes=causes,
+            calls=causes,
             named_operators=most_names(ranks),
             most_lengths=MOST_LENGTHS // ranks,
             framework=rules if causes else None,

@@ -192,6 +192,7 @@ def _questions(
     return replace(
         asked,
         causes=options.causes,
+        calls=options.causes,
         named_operators=most_names(ranks) if options.report else 0,
         operator_steps=asked.operator_steps or options.report is not None,
         most_allocations=_most_allocations(selection, options),

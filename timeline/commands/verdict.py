@@ -93,7 +93,8 @@ def answer(
     """Return the verdict like `find_verdict`, together with its figures."""
     with open_if_path(profile, keywords) as source:
         source.check_open()
-        asked = Questions(causes=keywords.get("causes", True))
+        # No verdict shows host calls by name, but tables of the same open profile do.
+        asked = Questions(causes=keywords.get("causes", True), calls=source is profile)
         return measured_answer(source, selection, keywords, asked)[0]
 
 

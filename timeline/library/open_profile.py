@@ -99,7 +99,7 @@ def _frames_of_package() -> int:
 
 MOST_SELECTIONS = 16
 """Number of selections whose figures are cached; figures are small, and records are not kept."""
-ALWAYS_ASKED = Questions(causes=True)
+ALWAYS_ASKED = Questions(causes=True, calls=True)
 """Questions that every reading answers.
 
 Causes are included because they need HCCL tasks and host calls, which also align clocks and measure

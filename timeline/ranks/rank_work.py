@@ -13,7 +13,7 @@ import numpy as np
 from timeline.analysis.cut import Cut, cut, cut_steps, cut_window
 from timeline.analysis.filed_times import filed_totals, with_filed_times
 from timeline.analysis.gains.recording import MOST_ITEMS, Recording, record_rank
-from timeline.analysis.idle.call_sums import own_times, sum_calls
+from timeline.analysis.idle.call_sums import HostCallSums, find_one_off, own_times, sum_calls
 from timeline.analysis.idle.idle_causes import measure_idle
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.analysis.idle.launches import cut_off_before, with_lost_kernels
@@ -280,7 +280,8 @@ def _draw_selected(
     own_ns = None
     if request.is_first:
         facts = _with_answers(facts, part, collectives, request)
-        own_ns = own_times(records.host, part.host_rows) if request.questions.causes else None
+        if request.questions.causes and request.questions.calls:
+            own_ns = own_times(records.host, part.host_rows)
         facts = _with_calls(facts, selected, part, own_ns, request)
     facts = with_filed_times(facts, windowed=request.window_ns is not None)
     if request.questions.compare:
@@ -402,23 +403,20 @@ def _with_causes(
 def _with_calls(
     facts: RankFacts, selected: SelectedRank, part: Cut, own_ns: Int64 | None, request: RankRequest
 ) -> RankFacts:
-    """Add to the facts the host calls by name and the longest gaps, if causes are requested.
+    """Add to the facts the longest gaps and host calls, if causes are requested.
 
     own_ns: own time of each host event of the profile, None if calls are not summed.
     """
     idle, records = selected.idle, part.records
-    if idle is None or own_ns is None:
+    if idle is None:
         return facts
-    causes = idle.times.causes
-    sums = sum_calls(
-        records.host,
-        own_ns[part.host_rows],
-        idle.charged,
-        part.around.host,
-        records.strings,
-        idle_ns=int(causes.total_ns[causes.step == NO_STEP].sum()),
-        most=max(LEAST_CALL_NAMES, MOST_CALL_NAMES // request.ranks),
-    )
+    causes, calls = idle.times.causes, (idle.charged, part.around.host, records.strings)
+    idle_ns = int(causes.total_ns[causes.step == NO_STEP].sum())
+    sums = HostCallSums(idle_ns=idle_ns, one_off=find_one_off(records.host, *calls, idle_ns))
+    if own_ns is not None:
+        most = max(LEAST_CALL_NAMES, MOST_CALL_NAMES // request.ranks)
+        strings, times = sum_calls(records.host, own_ns[part.host_rows], *calls, most=most)
+        sums = replace(sums, strings=strings, times=times)
     return replace(facts, host_calls=sums, idle_gaps=idle.gaps)
 
 

@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 
 from tests.support.made_launches import Call, made_records
 from tests.support.random_intervals import intervals, laminar_intervals
-from timeline.analysis.idle.call_sums import HostCallSums, own_times, sum_calls
+from timeline.analysis.idle.call_sums import (
+    HostCallSums,
+    find_one_off,
+    own_times,
+    sum_calls,
+)
 from timeline.analysis.idle.charges import ChargedCalls
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.records.tables import Records
@@ -35,7 +40,9 @@ def hosts(draw: st.DrawFn, spans: st.SearchStrategy[list[tuple[int, int]]]) -> R
 def sums_of(made: Records, *, most: int, charged: ChargedCalls | None) -> HostCallSums:
     charged = ChargedCalls.empty() if charged is None else charged
     own_ns = own_times(made.host, np.arange(len(made.host)))
-    return sum_calls(made.host, own_ns, charged, made.host, made.strings, idle_ns=100, most=most)
+    calls = (charged, made.host, made.strings)
+    strings, times = sum_calls(made.host, own_ns, *calls, most=most)
+    return HostCallSums(strings, times, 100, find_one_off(made.host, *calls, 100))
 
 
 @given(made=hosts(laminar_intervals()))

@@ -10,10 +10,10 @@ from timeline.analysis.idle.charges import ChargedCalls
 from timeline.analysis.idle.host_calls import call_name
 from timeline.analysis.idle.idle_sums import CAUSES, IdleCause
 from timeline.columns.columns import Codes, ColumnTable, Int64, Rows, column
-from timeline.columns.distinct import distinct_pairs, rows_by_value
-from timeline.columns.group_by import GroupBy, group_by, medians_by_group, sum_by
+from timeline.columns.distinct import distinct, distinct_pairs, rows_by_value
+from timeline.columns.group_by import group_by, quartiles_by_group, sum_by
 from timeline.columns.intervals import are_touching, union
-from timeline.columns.nesting import own_lengths
+from timeline.columns.nesting import latest_open
 from timeline.columns.strings import NO_NAME, StringPool
 from timeline.records.tables import HostEvents
 
@@ -81,15 +81,18 @@ def own_times(host: HostEvents, wanted: Rows) -> Int64:
     wanted: rows of the calls whose times are right; those of others may be too short or too long.
     """
     own_ns = np.zeros(len(host), np.int64)
-    near: Rows | None = None
+    near = np.arange(len(host))
     if len(wanted) < len(host):
         during = union(host.start_ns[wanted], host.end_ns[wanted])
         near = np.flatnonzero(are_touching(host.start_ns, host.end_ns, during))
-    some = slice(None) if near is None else near
-    _, lane = distinct_pairs(host.process[some], host.thread[some])
+    _, lane = distinct_pairs(host.process[near], host.thread[near])
     for _, places in rows_by_value(lane):
-        rows = places if near is None else near[places]
-        own_ns[rows] = own_lengths(host.start_ns[rows], host.end_ns[rows])
+        rows = near[places]
+        start_ns, end_ns = host.start_ns[rows], host.end_ns[rows]
+        edges_ns = distinct(np.concatenate([start_ns, end_ns]))
+        innermost = latest_open(start_ns, end_ns, edges_ns[:-1])
+        is_open = innermost >= 0
+        own_ns[rows] = sum_by(innermost[is_open], np.diff(edges_ns)[is_open], len(rows))
     return own_ns
 
 
@@ -100,17 +103,15 @@ def sum_calls(
     around: HostEvents,
     strings: StringPool,
     *,
-    idle_ns: int,
     most: int,
-) -> HostCallSums:
-    """Sum the calls of a selection by layer and name.
+) -> tuple[tuple[str, ...], CallTimes]:
+    """Sum the calls of a selection by layer and name; return strings and what has codes of them.
 
     Args:
         own_ns: the own time of each call of `host`.
         charged: idle time of the selection by call.
         around: the calls that rows of `charged` refer to, in the selection or beside it.
         strings: what names are codes of.
-        idle_ns: all idle time.
         most: names with rows of their own, those with the longest own times.
     """
     count, beside = len(host), around.take(charged.row)
@@ -126,51 +127,57 @@ def sum_calls(
         groups = group_by(len(name), [layer, name])
     length_ns = host.end_ns - host.start_ns
     of, charged_to, names = groups.group[:count], groups.group[count:], len(groups.first)
+    spread = quartiles_by_group(of, length_ns, names)
     longest_ns = np.zeros(names, np.int64)
     np.maximum.at(longest_ns, of, length_ns)
     times = CallTimes(
         layer[groups.first],
         name[groups.first],
-        np.bincount(of, minlength=names).astype(np.int64),
+        spread.count,
         sum_by(of, length_ns, names),
         sum_by(of, own_ns, names),
-        medians_by_group(of, length_ns, names),
+        spread.median,
         longest_ns,
         sum_by(charged_to, charged.idle_ns, names),
     )
-    one_off = _one_off(charged, beside, groups, count, times, strings, idle_ns)
-    order = np.lexsort((-times.total_ns, -times.self_ns))
-    return HostCallSums(tuple(pool), times.take(order), idle_ns, one_off)
+    return tuple(pool), times.take(np.lexsort((-times.total_ns, -times.self_ns)))
 
 
-def _one_off(
+def find_one_off(
+    host: HostEvents,
     charged: ChargedCalls,
-    beside: HostEvents,
-    groups: GroupBy,
-    count: int,
-    times: CallTimes,
+    around: HostEvents,
     strings: StringPool,
     idle_ns: int,
 ) -> OneOff | None:
-    """Return the call that is a one-off cost, None without any.
+    """Return the call of a selection that is a one-off cost, None without any.
 
-    beside: the call of each row of `charged`, whose group follows those of `count` calls.
+    Args:
+        host: the calls that its length is compared with.
+        charged, around, strings: as for `sum_calls`.
+        idle_ns: all idle time.
     """
     if not len(charged):
         return None
     calls = group_by(len(charged), [charged.row])
-    call = int(np.argmax(calls.sum(charged.idle_ns)))
-    rows = np.flatnonzero(calls.group == call)
-    at = int(rows[0])
-    group = int(groups.group[count + at])
-    length_ns = int(beside.end_ns[at] - beside.start_ns[at])
-    median_ns = int(times.median_ns[group])
-    is_largest = int(charged.idle_ns[rows].sum()) >= ONE_OFF_SHARE * idle_ns
-    if not is_largest or not times.count[group] or length_ns <= ONE_OFF_RATIO * median_ns:
+    rows = np.flatnonzero(calls.group == np.argmax(calls.sum(charged.idle_ns)))
+    if int(charged.idle_ns[rows].sum()) < ONE_OFF_SHARE * idle_ns:
+        return None
+    call = around.take(charged.row[rows[:1]])
+    length_ns = int(call.end_ns[0] - call.start_ns[0])
+    pool = StringPool()
+    name, own_name = (pool.translate(one.name, strings, call_name) for one in (host, call))
+    like = np.flatnonzero((host.layer == call.layer) & (name == own_name))
+    median_ns = int(
+        quartiles_by_group(
+            np.zeros(len(like), np.int64), host.end_ns[like] - host.start_ns[like], 1
+        ).median[0]
+    )
+    if not len(like) or length_ns <= ONE_OFF_RATIO * median_ns:
         return None
     causes = zip(charged.cause[rows].tolist(), charged.idle_ns[rows].tolist(), strict=True)
     return OneOff(
-        strings[int(beside.name[at])],
+        strings[int(call.name[0])],
         length_ns,
         median_ns,
         tuple((CAUSES[cause], part_ns) for cause, part_ns in causes),
