@@ -92,7 +92,10 @@ BASE_AND_NEW = (
     "the rank where it took longest, at the time of the step in the base."
 )
 
-HARDWARE = "Device tasks of one hardware stream; tasks that run at once get lanes."
+HARDWARE = (
+    "Device tasks of one hardware stream; tasks that run at once get lanes. Kernels are called by "
+    "the type of their operator; the arg name is the whole name."
+)
 OPS = "Communication ops of the group, whose tasks on planes are not in the profile."
 OPS_ABOVE_PLANES = "Communication ops of the group: each spans all its tasks on the planes below."
 PLANE = "HCCL tasks of one plane; each is drawn on its hardware stream too."
