@@ -172,7 +172,7 @@ def _write_export(
                     by_layer=options.groups_by_layer,
                     folds_ranks=form.folds,
                     path=joined.path,
-                    highlights=highlights_of(answer.verdict, len(joined.ranks)),
+                    highlights=highlights_of(answer.verdict, figures),
                 ),
                 workers.encoders(),
                 informative_steps(joined.facts, answer.verdict.culprit, options.exact_steps),

@@ -26,6 +26,10 @@ PARTITION = (
     "collective while nothing computes. Unfold it to see all rows of the rank."
 )
 MANY_RANKS = "Ranks without findings, folded so that the others are easy to find."
+PART_OF_RUN = (
+    "Ranks that have the same part of the run, folded. The row is that of the rank in brackets, "
+    "which took longest for itself: it waited for others and exchanged data least."
+)
 ALL_OF_RANK = "All rows of one rank, which ran nothing on the device."
 SUMS_OF_RANK = "The total time of each part of the rank's time."
 LENGTHS_OF_STEPS = (
