@@ -172,6 +172,7 @@ def _write_export(
                     by_layer=options.groups_by_layer,
                     folds_ranks=form.folds,
                     path=joined.path,
+                    waits=joined.waiting.waits,
                     highlights=highlights_of(answer.verdict, figures),
                 ),
                 workers.encoders(),

@@ -11,12 +11,14 @@ import numpy as np
 
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Int64
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
 from timeline.tracks.model import Samples, Slices, Track, no_arrows
 from timeline.tracks.overview import (
     difference,
+    paint_collectives,
     paint_overview,
     paint_steps_of_run,
     with_critical_path,
@@ -43,15 +45,18 @@ def assemble(
     by_layer: bool,
     folds_ranks: bool = False,
     path: CriticalPath | None = None,
+    waits: Waits | None = None,
     highlights: Highlights = NO_HIGHLIGHTS,
 ) -> tuple[Track, ...]:
     """Combine the rows of all ranks with the overview, grouped by layer or by rank.
 
-    folds_ranks: whether many ranks are folded below rows of a hundred ranks each. path: the
-    critical path, which is not drawn if None.
+    folds_ranks: whether many ranks are folded below rows of several ranks each. path: the critical
+    path, which is not drawn if None. waits: of the ranks, whose collectives are not drawn if None.
     """
     painter = Painter()
     paint_overview(painter, facts, highlights.step)
+    if waits is not None:
+        paint_collectives(painter, facts, waits)
     drawn = with_ranks(
         painter.tracks,
         {"": ranks},

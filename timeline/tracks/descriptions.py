@@ -81,6 +81,10 @@ CRITICAL_PATH = (
     "What determined how long each step took: from its last device end back through what each task "
     "waited for, on any rank, to the last device end of the step before. Unfold it for each rank."
 )
+COLLECTIVES = (
+    "Collectives over all ranks of a communicator, each from its first arrival to its last end. "
+    "Args tell the longest wait in it and the rank that came last."
+)
 PATH_OF_RANK = "Stays of the critical path on the rank, named after what took most of each."
 WAITING = (
     "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
