@@ -598,7 +598,7 @@ def test_the_picture_shows_the_run_that_was_simulated(
     """Past the readers: tasks, planes, ops and calls equal what the simulation did."""
     profile = shelf.get(layout, **RUN)
     drawing = draw(profile, layout, Kind.DETAIL, tmp_path / "timeline.pftrace")
-    found = [one.bare for one in drawing.loaded.by_id.values()]
+    found = [one._replace(name=one.whole_name).bare for one in drawing.loaded.by_id.values()]
     clock = profile.run.monotonic_ns if layout == "mindspore-2.1" else profile.run.wall_ns
     graph_mode = layout in GRAPH_LAYOUTS
     tasks: list[Any] = []

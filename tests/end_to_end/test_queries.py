@@ -20,6 +20,7 @@ from tests.support.loaded_picture import LoadedPicture
 from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline import open_profile, read_verdict
+from timeline.analysis.work.operator_names import kernel_type, launched_type
 from timeline.cli.main import main
 from timeline.viewer.queries import queries_text
 
@@ -220,7 +221,8 @@ def test_operator_times(case: Asked) -> None:
         for one in rank.iterations:
             for task, kernel in one.kernels:
                 _, by = launched.get(task.connection_id, (0, kernel.op_type))
-                kernels.append((by, task))
+                is_call = case.layout == "kineto" and not launched_type(by)
+                kernels.append((kernel_type(kernel.name) if is_call else by, task))
     all_ns = sum(task.duration_ns for _, task in kernels)
     wanted = []
     for operator in {name for name, _ in kernels}:

@@ -264,7 +264,7 @@ def test_clocks_are_put_right_by_collectives(capture: str, apart_us: int, tmp_pa
 
 
 def bare(slices: Iterable[Shown]) -> Iterator[Slice]:
-    return (one[:6] for one in slices)
+    return ((*one[:5], one.whole_name) for one in slices)
 
 
 def test_every_task_of_the_text_capture_is_drawn(exports: dict[str, Export]) -> None:

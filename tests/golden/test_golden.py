@@ -19,6 +19,7 @@ from pathlib import Path
 
 import pytest
 
+from simulator.parallelism import Parallelism
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
@@ -38,6 +39,8 @@ def load(shelf: ProfileShelf, tmp_path_factory: pytest.TempPathFactory) -> Load:
             name: tuple(value) if isinstance(value, list) else value
             for name, value in json.loads(run).items()
         }
+        if "parallelism" in parameters:
+            parameters["parallelism"] = Parallelism(*parameters["parallelism"])
         profile = shelf.get(layout, **parameters)
         assert main([str(profile.path), "-q", "-o", str(target), *json.loads(options)]) == 0
         return TraceProcessor.load(target.read_bytes())

@@ -27,10 +27,12 @@ from simulator.overlap import (
 )
 from timeline.analysis.work.code_lines import CodeLines, are_frames, whole_stacks
 from timeline.analysis.work.launching_operators import with_launchers
+from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.columns.strings import NO_NAME
 from timeline.encoders.drawn_values import round_reals
 from timeline.records.not_given import NO_CONTEXT, NO_GRAPH, NO_ID
 from timeline.records.tables import (
+    GPU,
     CommunicationOps,
     FlowEnd,
     HostEvents,
@@ -46,7 +48,7 @@ GRAPH_LAYOUTS = frozenset({"mindspore-2.1", "mindstudio", "mindformers"})
 """Layouts whose steps are iterations of graphs; the others have windows on the host."""
 
 DEFAULT_ARGS = {
-    "task": "task_type op_type input_shapes launched_by module line task_id bound bound_share",
+    "task": "name task_type op_type input_shapes launched_by module line task_id bound bound_share",
     "hccl": "src_rank dst_rank size_bytes bandwidth_gb_s link_type",
     "communication": "count data_type algorithm launched_by module line waited_ns last_rank "
     "transfer_ns "
@@ -99,6 +101,11 @@ class Shown(NamedTuple):
     length_ns: int
     name: str
     args: tuple[Arg, ...] = ()
+
+    @property
+    def whole_name(self) -> str:
+        """The name of the record, of which the slice may show a part."""
+        return next((str(arg.value) for arg in self.args if arg.name == "name"), self.name)
 
     @property
     def bare(self) -> Shown:
@@ -399,7 +406,15 @@ def _detail(records: Records, waits: Mapping[int, Mapping[str, float | None]]) -
 
 def _task(records: Records, row: int) -> Shown:
     table = records.tasks
+    name = _name(records, table.name[row])
+    is_gpu = records.hardware == GPU
+    kind = _name(records, table.op_type[row])
+    kind = (launched_type(kind) if is_gpu else kind) or (kernel_type if is_gpu else operator_type)(
+        name
+    )
+    called = kind if table.compute[row] and kind else name
     names = {
+        "name": name if name != called else "",
         "task_type": _name(records, table.task_type[row]),
         "op_type": _name(records, table.op_type[row]),
         "input_shapes": _name(records, table.input_shapes[row]),
@@ -420,7 +435,7 @@ def _task(records: Records, row: int) -> Shown:
         **_metrics(records, int(table.metrics[row])),
     }
     label, args = f"Stream {table.stream[row]}", _args("task", numbers, names)
-    return _shown(records, "Ascend Hardware", label, table, row, args)
+    return _shown(records, "Ascend Hardware", label, table, row, args)._replace(name=called)
 
 
 def _metrics(records: Records, row: int) -> dict[str, float | None]:

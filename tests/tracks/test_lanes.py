@@ -35,7 +35,7 @@ from timeline.tracks.colours import Colour, colours_of
 from timeline.tracks.detail import MANY, counter_families, natural_order
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Slices, Track
-from timeline.tracks.painter import Painter
+from timeline.tracks.painter import Painter, SliceTable
 from timeline.tracks.partition import COMPUTING, COPIES, EXPOSED, IDLE, TRANSFER
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import MOST_UNFOLDED, SLOWS_OTHERS, rank_folders, rank_rows
@@ -247,6 +247,38 @@ def test_folded_ranks_are_in_order() -> None:
         (track for track in tracks if track.parent == folder.id), key=lambda one: one.order
     )
     assert [track.rank for track in inside] == [*range(100, 200)]
+
+
+def test_ranks_of_a_split_run_are_folded_by_their_part() -> None:
+    """Each folder shows the time of the rank that took longest for itself, which its name tells."""
+
+    def spent(rank: int) -> RankTracks:
+        painter = Painter(rank=rank)
+        own_ns = 900 if rank in (11, 38) else 500
+        start_ns, end_ns = np.array([0, own_ns]), np.array([own_ns, 1000])
+        label = painter.strings.codes(["Computing", "Waiting for rank 11"])
+        times = SliceTable(start_ns, end_ns, label, SliceKind.PARTITION)
+        painter.add_stacked_row("Where time goes", None, 0, times, "")
+        return RankTracks(rank, tuple(painter.tracks), 0)
+
+    parts = {rank: f"stage {rank // 20}" for rank in range(40)}
+    tracks = with_ranks(
+        (),
+        {"": [spent(rank) for rank in range(40)]},
+        {("", 3): SLOWS_OTHERS},
+        by_layer=False,
+        folds_ranks=True,
+        parts=parts,
+    )
+    roots = {track.name: track for track in tracks if track.parent is None}
+    folders = ["Ranks 00-19: stage 0 (rank 11)", "Ranks 20-39: stage 1 (rank 38)"]
+    assert sorted(roots) == sorted([*folders, " Rank 03: slows the others"])
+    for folder in folders:
+        content = roots[folder].content
+        assert isinstance(content, Slices)
+        assert content.end_ns.tolist() == [900, 1000]
+    few = rank_rows({"": range(32)}, {})
+    assert rank_folders(few, (), dict.fromkeys(range(32), "stage 0")) == {}
 
 
 def test_formats_without_folders_have_all_ranks_beside_each_other() -> None:

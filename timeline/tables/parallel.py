@@ -177,6 +177,28 @@ def stage_of(rank: int, parallel: Table) -> int | None:
     return next((stage for stage, ranks in stages if rank in ranks), None)
 
 
+def parts_of_run(facts: Sequence[RankFacts], parallel: Table, pipeline: Table) -> dict[int, str]:
+    """Return the part of the run that each rank has, such as "stage 2" or "replica 0".
+
+    It is the pipeline stage, as its sends show, or a file or groups of ranks tell. Without stages,
+    it is the replica of the model, if each is shared by several ranks. Empty unless all ranks are
+    known to be in one of several.
+    """
+    sent = {row["rank"]: row["stage"] for row in pipeline.to_dicts()}
+    indices = parallel_indices(facts)
+    is_shared = len({one.tp for one in indices.values()}) > 1
+    for word, part_of in (
+        ("stage", sent),
+        ("stage", {rank.rank: stage_of(rank.rank, parallel) for rank in facts}),
+        ("stage", {rank: one.pp for rank, one in indices.items()}),
+        ("replica", {rank: one.dp if is_shared else None for rank, one in indices.items()}),
+    ):
+        parts = {rank.rank: part_of.get(rank.rank) for rank in facts}
+        if None not in parts.values() and len(set(parts.values())) > 1:
+            return {rank: f"{word} {part}" for rank, part in parts.items()}
+    return {}
+
+
 @dataclass(frozen=True)
 class ParallelIndices:
     """The data, pipeline and tensor parallel index of a rank, None if unknown."""

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from timeline.analysis.path.critical_path import CriticalPath
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Int64
 from timeline.layers import SliceKind
 from timeline.tracks import descriptions
-from timeline.tracks.model import Samples, Slices, Track
+from timeline.tracks.model import Samples, Slices, Track, no_arrows
 from timeline.tracks.overview import (
     difference,
+    paint_collectives,
     paint_overview,
     paint_steps_of_run,
     with_critical_path,
 )
 from timeline.tracks.painter import Painter, SliceTable, integers
-from timeline.tracks.partition import is_partition, with_sums
+from timeline.tracks.partition import is_partition, own_ns, with_sums
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
     NO_HIGHLIGHTS,
@@ -42,15 +45,18 @@ def assemble(
     by_layer: bool,
     folds_ranks: bool = False,
     path: CriticalPath | None = None,
+    waits: Waits | None = None,
     highlights: Highlights = NO_HIGHLIGHTS,
 ) -> tuple[Track, ...]:
     """Combine the rows of all ranks with the overview, grouped by layer or by rank.
 
-    folds_ranks: whether many ranks are folded below rows of a hundred ranks each. path: the
-    critical path, which is not drawn if None.
+    folds_ranks: whether many ranks are folded below rows of several ranks each. path: the critical
+    path, which is not drawn if None. waits: of the ranks, whose collectives are not drawn if None.
     """
     painter = Painter()
     paint_overview(painter, facts, highlights.step)
+    if waits is not None:
+        paint_collectives(painter, facts, waits)
     drawn = with_ranks(
         painter.tracks,
         {"": ranks},
@@ -58,6 +64,7 @@ def assemble(
         by_layer=by_layer,
         folds_ranks=folds_ranks,
         telling=highlights.telling,
+        parts=highlights.parts,
     )
     return drawn if path is None else with_critical_path(drawn, path)
 
@@ -70,17 +77,19 @@ def with_ranks(
     by_layer: bool,
     folds_ranks: bool = False,
     telling: Collection[int] = (),
+    parts: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[Track, ...]:
     """Add the rows of all ranks of each run (keyed by the run's name) to tracks without arrows.
 
     remarks: remarks for the names of some ranks' rows. folds_ranks: whether many ranks are folded
-    below rows of a hundred ranks each, except ranks with a remark and those in `telling`.
+    below rows of a part of the run, or of a hundred ranks each, except ranks with a remark and
+    those in `telling`. parts: the part that each rank has, or empty.
     """
     names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
     placed = list(tracks)
     folders = _layer_folders(placed, runs) if by_layer else {}
-    folder_of = rank_folders(names, telling) if folds_ranks and not by_layer else {}
-    folders |= _rank_folders(placed, folder_of.values())
+    folder_of = rank_folders(names, telling, parts) if folds_ranks and not by_layer else {}
+    folders |= _rank_folders(placed, folder_of, runs, whose=bool(parts))
     order_of = {name: order for order, name in enumerate(sorted(names.values()))}
     last_arrow = 0
     for run, ranks in runs.items():
@@ -126,13 +135,37 @@ def _layer_folders(tracks: list[Track], runs: Mapping[str, Sequence[RankTracks]]
     }
 
 
-def _rank_folders(tracks: list[Track], names: Iterable[str]) -> dict[str, int]:
-    """Add a row without a parent for each folder of ranks; return their ids by name."""
+def _rank_folders(
+    tracks: list[Track],
+    folder_of: Mapping[RunRank, str],
+    runs: Mapping[str, Sequence[RankTracks]],
+    *,
+    whose: bool,
+) -> dict[str, int]:
+    """Add a row without a parent for each folder of ranks; return their ids by name.
+
+    whose: whether the row shows the time of the rank in it that was least at the mercy of others.
+    """
     painter = Painter(tracks)
-    return {
-        name: painter.add_group(name, None, 0, descriptions.MANY_RANKS)
-        for name in dict.fromkeys(names)
-    }
+    ranks_of: dict[str, list[RankTracks]] = {}
+    for run, ranks in runs.items():
+        for rank in ranks:
+            if folder := folder_of.get((run, rank.rank)):
+                ranks_of.setdefault(folder, []).append(rank)
+    folders = {}
+    for name, ranks in ranks_of.items():
+        folders[name] = painter.add_group(name, None, 0, descriptions.MANY_RANKS)
+        if whose:
+            worst = max(ranks, key=lambda rank: (own_ns(rank.tracks), -rank.rank))
+            shown = next((track.content for track in worst.tracks if is_partition(track)), None)
+            tracks[-1] = replace(
+                tracks[-1],
+                name=f"{name} (rank {worst.rank})",
+                content=replace(shown, arrows=no_arrows()) if isinstance(shown, Slices) else None,
+                description=descriptions.PART_OF_RUN,
+                rank=worst.rank,
+            )
+    return folders
 
 
 def _with_root(rank: RankTracks, name: str) -> RankTracks:

@@ -26,6 +26,10 @@ PARTITION = (
     "collective while nothing computes. Unfold it to see all rows of the rank."
 )
 MANY_RANKS = "Ranks without findings, folded so that the others are easy to find."
+PART_OF_RUN = (
+    "Ranks that have the same part of the run, folded. The row is that of the rank in brackets, "
+    "which took longest for itself: it waited for others and exchanged data least."
+)
 ALL_OF_RANK = "All rows of one rank, which ran nothing on the device."
 SUMS_OF_RANK = "The total time of each part of the rank's time."
 LENGTHS_OF_STEPS = (
@@ -77,6 +81,10 @@ CRITICAL_PATH = (
     "What determined how long each step took: from its last device end back through what each task "
     "waited for, on any rank, to the last device end of the step before. Unfold it for each rank."
 )
+COLLECTIVES = (
+    "Collectives over all ranks of a communicator, each from its first arrival to its last end. "
+    "Args tell the longest wait in it and the rank that came last."
+)
 PATH_OF_RANK = "Stays of the critical path on the rank, named after what took most of each."
 WAITING = (
     "Time in a collective before its last rank came. Starts of ranks are compared on one clock; "
@@ -92,7 +100,10 @@ BASE_AND_NEW = (
     "the rank where it took longest, at the time of the step in the base."
 )
 
-HARDWARE = "Device tasks of one hardware stream; tasks that run at once get lanes."
+HARDWARE = (
+    "Device tasks of one hardware stream; tasks that run at once get lanes. Kernels are called by "
+    "the type of their operator; the arg name is the whole name."
+)
 OPS = "Communication ops of the group, whose tasks on planes are not in the profile."
 OPS_ABOVE_PLANES = "Communication ops of the group: each spans all its tasks on the planes below."
 PLANE = "HCCL tasks of one plane; each is drawn on its hardware stream too."

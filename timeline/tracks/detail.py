@@ -13,7 +13,7 @@ from timeline.analysis.scopes import find_scopes
 from timeline.analysis.selected_rank import DrawOptions, Missing, SelectedRank
 from timeline.analysis.work.code_lines import CodeLines, are_frames, whole_stacks
 from timeline.analysis.work.kernel_bounds import LATENCY, bound_of_each
-from timeline.analysis.work.operators import task_flops
+from timeline.analysis.work.operators import task_flops, task_labels
 from timeline.columns.chunks import compute_in_chunks
 from timeline.columns.columns import Float64, Int64, Rows, take
 from timeline.columns.distinct import NO_ROWS, distinct, rows_by_value
@@ -55,12 +55,22 @@ from timeline.units import format_count
 def _paint_hardware(drawing: LayerDrawing) -> None:
     painter, records = drawing.painter, drawing.rank.detail
     parent, tasks = drawing.add_row(records.hardware), records.tasks
+    labels = task_labels(records)
+    # What a label hides: viewers cut names, of which those of one network begin alike.
+    hidden = compute_in_chunks(
+        np.int32, lambda name, label: np.where(name == label, NO_NAME, name), tasks.name, labels
+    )
     every = SliceTable(
         tasks.start_ns,
         tasks.end_ns,
-        tasks.name,
+        labels,
         SliceKind.TASK,
-        [*_task_args(tasks), *_flop_args(records), *_metric_args(painter, records)],
+        [
+            names("name", hidden),
+            *_task_args(tasks),
+            *_flop_args(records),
+            *_metric_args(painter, records),
+        ],
         FlowEnd.TASK,
     )
     for order, (stream, rows) in enumerate(rows_by_value(tasks.stream)):

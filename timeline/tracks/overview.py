@@ -1,4 +1,4 @@
-"""Painters of the rows above those of ranks: steps, and the critical path."""
+"""Painters of the rows above those of ranks: steps, collectives, and the critical path."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ import numpy as np
 from timeline.analysis.path.critical_path import CriticalPath, Segments
 from timeline.analysis.path.rank_path import PathKind
 from timeline.analysis.rank_facts import RankFacts
+from timeline.analysis.waits.collectives import every_op
+from timeline.analysis.waits.waiting import Waits
 from timeline.columns.columns import Codes, Int64, Rows
 from timeline.columns.distinct import distinct, rows_by_value
 from timeline.columns.group_by import GroupBy, group_by, group_numbers
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.errors import format_ids
 from timeline.layers import SliceKind
 from timeline.records.not_given import NO_GRAPH, NO_ID
 from timeline.selection import why_unread
 from timeline.tracks import descriptions
 from timeline.tracks.model import Slices, Track
 from timeline.tracks.painter import ArgColumn, Painter, SliceTable, integers, names
-from timeline.tracks.root_rows import CRITICAL_PATH, STEPS, SlowStep
+from timeline.tracks.root_rows import COLLECTIVES, CRITICAL_PATH, STEPS, SlowStep
 from timeline.tracks.summary import rounded_percent, spent_args
 from timeline.units import format_short
 
@@ -225,6 +228,60 @@ def _spent(steps: _Steps, facts: Sequence[RankFacts]) -> list[ArgColumn]:
         np.bincount(steps.which, minlength=len(steps)) == 1,
         records_copies=rank.free_parts.copies_ns is not None,
     )
+
+
+def paint_collectives(painter: Painter, facts: Sequence[RankFacts], waits: Waits) -> None:
+    """Draw the collectives of several ranks, by communicator; nothing without any.
+
+    Each is drawn from its first arrival to its last end, with its longest wait. The communicator
+    that took most of such waits comes first.
+    """
+    ops, rank, _ = every_op([one.collectives for one in facts])
+    places = np.searchsorted(rank, waits.rank) + waits.row
+    joined, rank = ops.take(places), rank[places]
+    # Ops of one key that cannot be one op were told apart, and have different last ranks.
+    collective = group_by(len(waits), [joined.key, waits.last, waits.last_row])
+    shown = np.flatnonzero(collective.count() > 1)
+    if not len(shown):
+        return
+    order = np.lexsort((waits.waited_ns, collective.group))
+    longest = order[np.searchsorted(collective.group[order], shown, side="right") - 1]
+    pools = [painter.strings.codes(one.collectives.strings) for one in facts]
+    name, label = np.array(
+        [
+            (pools[on][op], pools[on][group])
+            for on, op, group in zip(
+                *(values[longest].tolist() for values in (rank, joined.name, joined.group)),
+                strict=True,
+            )
+        ],
+        np.int32,
+    ).T
+    every = SliceTable(
+        collective.least(joined.start_ns)[shown],
+        collective.greatest(joined.end_ns)[shown],
+        name,
+        SliceKind.COMMUNICATION_OP,
+        [
+            integers("waited_ns", waits.waited_ns[longest]),
+            integers("last_rank", waits.last_rank[longest], NO_ID),
+            integers("ranks", collective.count()[shown]),
+        ],
+    )
+    root = painter.add_group(COLLECTIVES, None, 0, descriptions.COLLECTIVES)
+    numbers = np.array([one.rank for one in facts], np.int64)[rank]
+    by_communicator = [
+        (-int(waits.waited_ns[longest[rows]].sum()), communicator, rows)
+        for communicator, rows in rows_by_value(joined.communicator[longest])
+    ]
+    for order_of, (_, communicator, rows) in enumerate(
+        sorted(by_communicator, key=lambda one: one[:2])
+    ):
+        members = format_ids(numbers[joined.communicator == communicator].tolist())
+        called = f"{painter.strings[label[rows[0]]] or 'Group'}: ranks {members}"
+        painter.add_flat_row(
+            called, root, order_of, replace(every, rows=rows), descriptions.COLLECTIVES
+        )
 
 
 MOST_PATH_ARROWS = 2000

@@ -10,6 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -26,6 +27,7 @@ WHAT_CHANGED = "   What changed"
 STEPS = "  Steps"
 CRITICAL_PATH = " Critical path"
 NOTES = " Notes"
+COLLECTIVES = "Collectives"
 
 MOST_UNFOLDED = 128
 """Maximum number of ranks whose rows are not folded.
@@ -34,6 +36,8 @@ Version 52 of the UI keeps all unfolded rows in its document, and takes about 3 
 redraw, such as while scrolling.
 """
 RANKS_OF_FOLDER = 100
+MOST_OF_PARTS = 32
+"""Maximum number of ranks whose rows are not folded if each is known to have a part of the run."""
 
 SLOWS_OTHERS = "slows the others"
 IDLES_FOR_DATA = "waits for data"
@@ -54,12 +58,14 @@ class SlowStep:
 class Highlights:
     """Remarks for the names of ranks' rows, and the slowest step, which its slice's name marks.
 
-    telling: ranks worth a look, with or without a remark.
+    telling: ranks worth a look, with or without a remark. parts: the part of the run that each rank
+    has, such as "stage 2", or empty.
     """
 
     ranks: Mapping[RunRank, str] = field(default_factory=dict)
     step: SlowStep | None = None
     telling: Collection[int] = ()
+    parts: Mapping[int, str] = field(default_factory=dict)
 
 
 NO_HIGHLIGHTS = Highlights()
@@ -90,25 +96,36 @@ def rank_rows(
     return names
 
 
-def rank_folders(names: Mapping[RunRank, str], telling: Collection[int] = ()) -> dict[RunRank, str]:
-    """Return the folded rows above ranks without a remark; none for up to MOST_UNFOLDED ranks.
+def rank_folders(
+    names: Mapping[RunRank, str],
+    telling: Collection[int] = (),
+    parts: Mapping[int, str] = MappingProxyType({}),
+) -> dict[RunRank, str]:
+    """Return the folded rows above ranks without a remark: by part of the run, else by hundreds.
 
     Args:
         names: the names of the rows of ranks.
         telling: further ranks that are not folded.
+        parts: the part of the run that each rank has, or empty.
 
     >>> [*rank_folders({("", rank): f"Rank {rank:03}" for rank in range(130)}).values()][99:101]
     ['Ranks 000-099', 'Ranks 100-199']
     """
-    if len(names) <= MOST_UNFOLDED:
+    if len(names) <= (MOST_OF_PARTS if parts else MOST_UNFOLDED):
         return {}
     width = max(len(str(rank)) for _, rank in names)
+    ranks_of: dict[str, list[int]] = {}
+    for rank, part in sorted(parts.items()):
+        ranks_of.setdefault(part, []).append(rank)
     folders = dict[RunRank, str]()
     for (run, rank), name in names.items():
         if seen_name(name) == name and rank not in telling:
             first = rank // RANKS_OF_FOLDER * RANKS_OF_FOLDER
-            last = first + RANKS_OF_FOLDER - 1
-            folders[run, rank] = f"Ranks {first:0{width}}-{last:0{width}}"
+            last, part = first + RANKS_OF_FOLDER - 1, ""
+            if parts:
+                first, *_, last = ranks_of[parts[rank]]
+                part = f": {parts[rank]}"
+            folders[run, rank] = f"Ranks {first:0{width}}-{last:0{width}}{part}"
     return folders
 
 

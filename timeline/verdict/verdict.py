@@ -21,7 +21,7 @@ from timeline.analysis.waits.culprit import Culprit
 from timeline.analysis.waits.waiting import Basis
 from timeline.columns.columns import Bool, Int64
 from timeline.tables.operators import total_by_type
-from timeline.tables.parallel import pipeline_sentences
+from timeline.tables.parallel import parts_of_run, pipeline_sentences
 from timeline.tables.table import Table
 from timeline.tables.times import extent_ns
 from timeline.tracks.root_rows import IDLES_FOR_DATA, SLOWS_OTHERS, Highlights, RunRank, SlowStep
@@ -435,18 +435,16 @@ class Verdict:
         }
 
 
-def highlights_of(verdict: Verdict, ranks: int) -> Highlights:
-    """Return the ranks and the step to mark in names of rows; a single rank gets no remark.
-
-    ranks: number of ranks.
-    """
+def highlights_of(verdict: Verdict, figures: Figures) -> Highlights:
+    """Return the ranks and the step to mark in names of rows; a single rank gets no remark."""
     culprit, slowest = verdict.culprit, verdict.step_extreme
     remarks = dict[RunRank, str]()
-    if culprit is not None and culprit.profiled and ranks > 1:
+    if culprit is not None and culprit.profiled and len(figures.facts) > 1:
         is_starved = culprit.cause is Cause.INPUT
         remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
     step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
-    return Highlights(remarks, step, verdict.ranks_to_see)
+    parts = parts_of_run(figures.facts, figures.parallel, figures.pipeline)
+    return Highlights(remarks, step, verdict.ranks_to_see, parts)
 
 
 def _report_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -168,7 +168,7 @@ def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str
     in other layers, or in other processes of .json, do not match.
     """
     which = "|".join(map(str, ranks))
-    folder = r"(Ranks \d+-\d+ > )? *"
+    folder = r"(Ranks \d+-\d+[^>]* > )? *"
     above = rf"{OVERVIEW} \d+ > " if is_json else rf"\d+ {PARTITION} > " if by_layer else folder
     return rf"^{above}Rank 0*({which})\b[^>]*$"
 

@@ -123,29 +123,22 @@ FROM slice
 JOIN drawn_rows USING (track_id)
 WHERE slice.arg_set_id IS NULL OR arg_number(slice.arg_set_id, 'merged', 'busy_ns') IS NULL;
 
--- The tasks of the device. `operator` is the type of an operator; where the profile does not tell
--- it, it is taken from names such as scope/Type-op12 and aclnnCall_Kernel_Type. `computes` leaves out copies and events.
+-- The tasks of the device. Those that compute are called by the type of their operator; `task` is
+-- the whole name. `computes` leaves out copies and events.
 CREATE OR REPLACE PERFETTO TABLE device_tasks AS
 SELECT
   *,
-  coalesce(
-    op_type,
-    iif(
-      name GLOB 'aclnn*_*',
-      replace(name, rtrim(name, replace(name, '_', '')), ''),
-      substr(last_name, 1, instr(last_name || '-op', '-op') - 1)
-    )
-  ) AS operator,
+  coalesce(whole_name, name) AS task,
   name NOT GLOB 'nccl*' AND name != task_type AND coalesce(task_type, '') NOT GLOB 'gpu_*' AND (
-    op_type IS NOT NULL OR task_type = 'kernel' OR task_type GLOB 'AI_*' OR task_type GLOB 'MIX_*'
-    OR task_type GLOB 'KERNEL_*'
+    coalesce(op_type, whole_name) IS NOT NULL OR task_type = 'kernel' OR task_type GLOB 'AI_*'
+    OR task_type GLOB 'MIX_*' OR task_type GLOB 'KERNEL_*'
   ) AS computes
 FROM (
   SELECT
     *,
     arg_name(args, 'task', 'op_type') AS op_type,
     arg_name(args, 'task', 'task_type') AS task_type,
-    replace(name, rtrim(name, replace(name, '/', '')), '') AS last_name
+    arg_name(args, 'task', 'name') AS whole_name
   FROM drawn
   WHERE label GLOB 'Stream *' AND layer != 'Scope Layer'
 );
@@ -296,7 +289,7 @@ ORDER BY lost_ns DESC;
 -- 5. Where does a stream do nothing? Every gap between tasks, the longest first. The task behind a
 -- long gap is what the stream waited for: its launch, an event, or data.
 CREATE OR REPLACE PERFETTO VIEW stream_gaps AS
-SELECT rank, label AS stream, row, idle_since AS ts, ts - idle_since AS dur, name AS next_task
+SELECT rank, label AS stream, row, idle_since AS ts, ts - idle_since AS dur, task AS next_task
 FROM (
   SELECT
     *,
@@ -338,7 +331,7 @@ ORDER BY total_ns DESC, rank, step, stream;
 -- Operators on several streams run at the same time, so totals may exceed the time of computing.
 CREATE OR REPLACE PERFETTO VIEW operator_times AS
 SELECT
-  operator,
+  name AS operator,
   task_type,
   count(*) AS tasks,
   sum(dur) AS total_ns,
@@ -347,13 +340,13 @@ SELECT
   round(100.0 * sum(dur) / sum(sum(dur)) OVER (), 1) AS percent
 FROM device_tasks
 WHERE computes
-GROUP BY operator, task_type
+GROUP BY name, task_type
 ORDER BY total_ns DESC, operator;
 
 CREATE OR REPLACE PERFETTO VIEW launches AS
 SELECT
   task.rank, task.label AS stream, call.layer AS host_layer, call.name AS call,
-  task.name AS task, task.ts, task.ts - call.ts AS delay_ns
+  task.task, task.ts, task.ts - call.ts AS delay_ns
 FROM flow
 JOIN drawn AS call ON call.id = flow.slice_out
 JOIN device_tasks AS task ON task.id = flow.slice_in

@@ -12,7 +12,7 @@ from timeline.analysis.work.framework_calls import CallKind, FrameworkCalls, lau
 from timeline.analysis.work.kernel_bounds import KernelRuns, KernelTotals, cores_seen, warm_rows
 from timeline.analysis.work.operator_names import kernel_type, launched_type, operator_type
 from timeline.analysis.work.shape_work import ShapeTotals, WorkSums, call_shares, work_of_tasks
-from timeline.columns.chunks import chunks
+from timeline.columns.chunks import chunks, compute_in_chunks
 from timeline.columns.columns import (
     Bool,
     Codes,
@@ -346,6 +346,22 @@ def _communicating(
         keys["name"] = strings.translate(np.where(named, ops.name, np.int32(NO_NAME)), pool)
     waited_ns = None if waits is None else waits.ops
     return _times(keys, lengths_ns, waited_ns, communication=True)
+
+
+def task_labels(records: Records) -> Codes:
+    """Return what to call each task, (tasks,): its type if it computes and has one, else its name.
+
+    Codes are those of the strings of the records.
+    """
+    strings = StringPool()
+    types = TaskTypes.of(records, strings)
+    codes = records.strings.codes(strings)
+
+    def labels_of(tasks: Tasks) -> Codes:
+        kinds = codes[_first_given(types.given[tasks.op_type], types.derived[tasks.name])]
+        return np.where(tasks.compute & (kinds != NO_NAME), kinds, tasks.name)
+
+    return compute_in_chunks(np.int32, labels_of, records.tasks)
 
 
 def computing_rows(tasks: Tasks) -> Iterator[Rows]:
