@@ -342,6 +342,10 @@ class Parser(argparse.ArgumentParser):
                 self.headings[group].add_argument(*one.flags, **_argument(one))
                 self.options[one.keyword] = one
 
+    def add_language(self) -> None:
+        """Add --lang to the parser of a command that has no other options of an export."""
+        self.add_options([one for one in options_in(ExportOptions) if one.keyword == "lang"])
+
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Parse the arguments.
 
@@ -487,6 +491,7 @@ def build_show_parser() -> Parser:
     }
     options = {one.keyword: one for one in options_in(PrintOptions)}
     parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
+    parser.add_language()
     return parser
 
 
@@ -506,6 +511,7 @@ def build_open_parser() -> Parser:
     }
     options = {one.keyword: one for one in (*options_in(ViewOptions), *options_in(PrintOptions))}
     parser.add_options([options[name]._replace(help=text) for name, text in helps.items()])
+    parser.add_language()
     return parser
 
 
@@ -526,6 +532,7 @@ def build_query_parser() -> Parser:
     forms = parser.add_mutually_exclusive_group()
     forms.add_argument("--csv", action="store_true", help="print all rows as CSV")
     forms.add_argument("--json", action="store_true", help="print all rows as a JSON list")
+    parser.add_language()
     return parser
 
 
