@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import functools
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -37,7 +38,8 @@ def is_said() -> Callable[[str], bool]:
     sources = [*(ROOT / "timeline").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
     modules = [path for path in sources if path.parent.name != "language"]
     strings = {" ".join(text.lower().split()) for path in modules for text in _strings(path)}
-    strings |= {path.read_text("utf-8").lower() for path in (ROOT / "timeline").rglob("*.sql")}
+    sql = (ROOT / "timeline/viewer/queries.sql").read_text("utf-8")
+    strings |= {sql.lower(), *re.findall("'([^'\n]*)'", sql.lower())}
     every = "\n".join(strings)
     alone = {part.strip(BESIDE) for text in strings for part in text.split("{}")}
 

@@ -16,6 +16,7 @@ from timeline.cli.printing import (
 )
 from timeline.declarations import fill
 from timeline.errors import SourceError
+from timeline.language import spoken
 from timeline.printable import say
 from timeline.process import ended_by_signals
 from timeline.units import format_count
@@ -97,9 +98,11 @@ def run_open(asked: argparse.Namespace) -> None:
         TimelineError: the file cannot be read or is not ours, or there is no local UI.
     """
     with ended_by_signals():
-        from timeline.commands.show import read_first_look
+        from timeline.commands.show import read_first_look, read_language
         from timeline.viewer.links import view_of_file
         from timeline.viewer.opening import show_view
         from timeline.viewer.serving import installed_pages
-    view = view_of_file(*read_first_look(Path(asked.file)))
+    file = Path(asked.file)
+    with spoken(read_language(file)):  # names of rows are looked for
+        view = view_of_file(*read_first_look(file))
     show_view(view, installed_pages() if asked.offline else None, quiet=asked.quiet)

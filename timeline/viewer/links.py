@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from timeline.encoders.chrome import OVERVIEW
+from timeline.language import said
 from timeline.layers import Layer, spec_of
 from timeline.records.tables import GPU, NPU
 from timeline.reports.comparison_report import ComparisonReport
@@ -22,7 +23,7 @@ from timeline.reports.first_look import (
 )
 from timeline.reports.report_rows import OutputFile
 from timeline.tracks.partition import PARTITION
-from timeline.viewer.queries import definitions
+from timeline.viewer.queries import definitions, said_in_sql
 
 MARGIN = 0.05
 """Margin shown before and after the step, as a share of its length."""
@@ -169,7 +170,13 @@ def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str
     """
     which = "|".join(map(str, ranks))
     folder = r"(Ranks \d+-\d+ > )? *"
-    above = rf"{OVERVIEW} \d+ > " if is_json else rf"\d+ {PARTITION} > " if by_layer else folder
+    above = (
+        rf"{OVERVIEW} \d+ > "
+        if is_json
+        else rf"\d+ {said(PARTITION, 'row')} > "
+        if by_layer
+        else folder
+    )
     return rf"^{above}Rank 0*({which})\b[^>]*$"
 
 
@@ -184,7 +191,7 @@ def unfold_and_pin(rows: str) -> tuple[Command, ...]:
 
 def unfold_layers() -> Command:
     """Return a command that unfolds the main layers of ranks, and in .json the overview."""
-    layers = [spec_of(layer).name for layer in UNFOLDED]
+    layers = [said(spec_of(layer).name, "row") for layer in UNFOLDED]
     names = "|".join((*filter(None, layers), *HARDWARE, rf"{OVERVIEW} \d+"))
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
@@ -194,7 +201,7 @@ def answers(views: Sequence[str]) -> tuple[Command, ...]:
     if not views:
         return ()
     script = definitions(views)
-    tables = (f"/* {TITLES[view]} */ SELECT * FROM {view}" for view in views)
+    tables = (f"/* {said(TITLES[view])} */ SELECT * FROM {view}" for view in views)
     return (
         Command("dev.perfetto.RunQuery", (script,)),
         *(Command("dev.perfetto.RunQueryAndShowTab", (table,)) for table in tables),
@@ -203,4 +210,4 @@ def answers(views: Sequence[str]) -> tuple[Command, ...]:
 
 def mark(title: str, query: str) -> Command:
     """Return a command that pins a row with the slices of a query; notes cannot be added."""
-    return Command("dev.perfetto.AddDebugSliceTrack", (query, title))
+    return Command("dev.perfetto.AddDebugSliceTrack", (said_in_sql(query), said(title)))
