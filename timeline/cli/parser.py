@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
@@ -13,8 +12,9 @@ from typing import Any, NoReturn
 from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
+from timeline.language import said
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
-from timeline.printable import wrapped
+from timeline.printable import filled, wrapped
 from timeline.selection import Selection
 from timeline.version import __version__
 
@@ -253,11 +253,34 @@ _DECLARING_COMPARE = (
 """Dataclasses that declare the options of `tlexport compare`."""
 
 
+_EXAMPLE = re.compile(r"(?:(?<=# )|(?<=^  \d{3}  )|(?<=^  \d    )|^(?=\S)).+$", re.M)
+"""What a line of examples or of exit codes says in words."""
+
+
 class _WholeWords(argparse.RawDescriptionHelpFormatter):
-    """Formats help without breaking words, file names and options with hyphens included."""
+    """Formats help in the spoken language, without breaking words, file names and options."""
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin the options below a heading."""
+        super().start_section(said(heading or "", "help"))
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[Any],
+        prefix: str | None = None,
+    ) -> None:
+        """Begin the help with how the command is called."""
+        super().add_usage(
+            usage, actions, groups, said("usage: ", "help") if prefix is None else prefix
+        )
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        return said(action.help or "")
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return _fill(text, width)
+        return filled(text, width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Fill paragraphs; lines of examples and tables are not joined."""
@@ -265,16 +288,12 @@ class _WholeWords(argparse.RawDescriptionHelpFormatter):
         for paragraph in text.split("\n\n"):
             own_lines = paragraph.splitlines()
             if any(line.startswith(" ") for line in own_lines):
-                lines += [part for line in own_lines for part in wrapped(line, width)]
+                spoken = (_EXAMPLE.sub(lambda words: said(words[0]), line) for line in own_lines)
+                lines += [part for line in spoken for part in wrapped(line, width)]
             else:
-                lines += _fill(paragraph, width)
+                lines += filled(said(" ".join(own_lines)), width)
             lines.append("")
         return "".join(f"{indent}{line}\n" for line in lines[:-1])
-
-
-def _fill(text: str, width: int) -> list[str]:
-    whole = " ".join(text.split())
-    return textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
 
 
 class _PrintHelp(argparse.Action):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from itertools import zip_longest
+from typing import Any
 
 ENGLISH, CHINESE = "en", "zh"
 LANGUAGES = (ENGLISH, CHINESE)
@@ -53,3 +54,12 @@ def said(text: str, context: str = "", language: str = "") -> str:
     from timeline.language.catalogue import translated  # only who speaks Chinese needs it
 
     return translated(text, context)
+
+
+def said_parts(value: Any, keys: Collection[str], key: str = "") -> Any:
+    """Return what JSON is made of, with the texts under some keys in the spoken language."""
+    if isinstance(value, dict):
+        return {name: said_parts(part, keys, name) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [said_parts(part, keys, key) for part in value]
+    return said(value) if key in keys and isinstance(value, str) else value

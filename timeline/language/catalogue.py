@@ -3,8 +3,8 @@
 An entry of `zh.po` holds an English message and its translation. `{}` in a message stands for
 anything that the program puts there, and the translation says what that is: `{0}` a number with or
 without a unit, `{0:s}` a name, both of which stay as they are, `{0:t}` a text, which has to be in
-the catalogue too, and `{0:l}` a list of calls, which stay except for the words between them. What
-the translation does not mention is the ending of a plural.
+the catalogue too, `{0:p}` a sentence without its full stop, and `{0:l}` a list of calls, which stay
+except for the words between them. What the translation does not mention is a plural's ending.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _NUMBER = re.compile(
 )
 """A number, a time or a size, or several in a list."""
 _PLURAL = re.compile(r"e?s?")
-TEXT, CALLS = "t", "l"
-"""The kinds of placeholders that stand for a text, and for a list of calls with lines of code."""
+TEXT, SENTENCE, CALLS = "t", "p", "l"
+"""Kinds of placeholders: a text, one whose full stop is behind it, and a list of calls."""
 LEAST_TEXT = 6
 """Number of characters from which entries are tried by their length."""
 MOST_TEXTS = 1 << 16
@@ -112,6 +112,8 @@ class Entry:
             value: str | None = "" if place is None else captured[place]
             if kind == TEXT and value:
                 value = _found(value, "")
+            if kind == SENTENCE and value:
+                value = _found(f"{value}.", "")
             if kind == CALLS and value:
                 value = ", ".join(translated(call, "call") for call in _listed(value))
             if value is None:

@@ -236,7 +236,7 @@ def _of_framework(comparison: Comparison) -> Iterator[str]:
     if len(memory):
         unit = unit_of_sides(memory, "bytes")
         titles = map(unit.title, comparison.sides.titles)
-        heads = " | ".join(("allocated by operator", *titles))
+        heads = " | ".join(map(said, ("allocated by operator", *titles)))
         yield from ("", f"| {heads} |", "|---|--:|--:|")
         columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
         for name, base, new in zip(*columns, strict=True):

@@ -51,8 +51,8 @@ def said_in_sql(sql: str) -> str:
 
 
 def _said_name(name: str) -> str:
-    spoken = (said(name, context).strip() for context in ("query", "row", "slice"))
-    return next((text for text in spoken if text != name), name)
+    spoken = (said(name, context) for context in ("query", "row", "slice"))
+    return next((text.strip() for text in spoken if text != name), name)
 
 
 def definitions(names: Iterable[str]) -> str:
