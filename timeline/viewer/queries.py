@@ -9,7 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -142,10 +142,12 @@ def ask(file: Path, question: str) -> Table:
         SourceError: the file cannot be read as a trace, or there is no trace processor.
         UsageError: there is no such question, or the SQL is wrong.
     """
-    attributes = read_attributes(file)
+    attributes: Mapping[str, str] = {}
+    with contextlib.suppress(SourceError):  # SQL may be asked of any trace
+        attributes = read_attributes(file)
     with spoken(attributes.get(LANGUAGE, ENGLISH)):
         sql = sql_of(question)
-    if question in _statements() and MARK not in attributes:
+    if question in _statements() and MARK not in (attributes or read_attributes(file)):
         raise SourceError(file, "was not written by tlexport.", do="Ask it in SQL of its tables.")
     from perfetto.common.exceptions import PerfettoException
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig
