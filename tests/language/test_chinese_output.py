@@ -13,6 +13,7 @@ from tests.support.html_page import read
 from tests.support.places import real_capture
 from tests.support.profile_shelf import ProfileShelf
 from tests.support.run_command import Command
+from timeline import UsageError, export, read_verdict
 from timeline.cli.parser import (
     build_compare_parser,
     build_open_parser,
@@ -117,3 +118,13 @@ def test_errors_are_chinese(command: Command) -> None:
         assert said.code
         assert CHINESE.search(said.err)
         assert english_in(said.err.replace("tlexport: ", "")) == []
+
+
+def test_python_says_chinese_only_where_asked(profile: Path, tmp_path: Path) -> None:
+    """The keyword is of one call: of the file and the page that it writes, not of its report."""
+    report = export(profile, tmp_path / "t.pftrace", report=tmp_path / "t.html", lang="zh")
+    assert b'<html lang="zh">' in (tmp_path / "t.html").read_bytes()
+    assert CHINESE.search(read_verdict(tmp_path / "t.pftrace").lines[0])
+    assert not CHINESE.search("\n".join([*report.verdict.sentences(), *report.lines()]))
+    with pytest.raises(UsageError, match="lang: there is no 'fr'"):
+        export(profile, tmp_path / "t.pftrace", lang="fr")  # type: ignore[arg-type]

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from importlib.resources import files
-from itertools import accumulate
 from string import Formatter
 
 _ENTRY = re.compile(r'^(?:msgctxt "(.*)"\n)?msgid ((?:".*"\n)+)msgstr ((?:".*"\n)+)', re.M)
@@ -28,6 +27,7 @@ _NUMBER = re.compile(
     r" ?(?:[num]?s|[KMGT]?B|[KMGTP]?FLOP|[GM]Hz)(?:/s)?(?!\w))*(?<![.,: ])"
 )
 """A number, a time or a size, or several in a list."""
+_BRACKET = re.compile("[()]")
 _PLURAL = re.compile(r"e?s?")
 TEXT, SENTENCE, CALLS = "t", "p", "l"
 """Kinds of placeholders: a text, one whose full stop is behind it, and a list of calls."""
@@ -88,7 +88,7 @@ class Entry:
         if at + 2 == len(self.literals):
             ends = [len(text) - len(following)] if text.endswith(following) else []
         else:
-            ends = [end for end in range(len(text) + 1) if text.startswith(following, end)]
+            ends = [found.start() for found in re.finditer(f"(?={re.escape(following)})", text)]
         for end in ends:
             captured = text[: max(end, 0)]
             if end >= 0 and self._fits(at, captured):
@@ -100,10 +100,7 @@ class Entry:
             return _PLURAL.fullmatch(captured) is not None
         if not self.kinds[place]:
             return _NUMBER.fullmatch(captured) is not None
-        depths = _depths(captured)
-        if depths and (depths[-1] or min(depths) < 0):
-            return False
-        return bool(captured) or self.kinds[place] == TEXT
+        return _is_whole(captured) and bool(captured or self.kinds[place] == TEXT)
 
     def filled(self, captured: tuple[str, ...]) -> str | None:
         """Return the translation with what was captured, None if a text of that has none."""
@@ -122,19 +119,26 @@ class Entry:
         return said
 
 
-def _depths(text: str) -> list[int]:
-    """Return how many brackets are open behind each character of a text."""
-    return [*accumulate({"(": 1, ")": -1}.get(character, 0) for character in text)]
+def _is_whole(text: str) -> bool:
+    """Return whether each bracket of a text is closed in it."""
+    depth = 0
+    for bracket in _BRACKET.findall(text):
+        depth += 1 if bracket == "(" else -1
+        if depth < 0:
+            return False
+    return not depth
 
 
 def _listed(text: str) -> Iterator[str]:
     """Yield the parts of a list, which commas outside brackets separate."""
-    depths, begin = _depths(text), 0
-    for comma in re.finditer(", ", text):
-        if not depths[comma.start()]:
-            yield text[begin : comma.start()]
-            begin = comma.end()
-    yield text[begin:]
+    part = ""
+    for piece in text.split(", "):
+        part = f"{part}, {piece}" if part else piece
+        if _is_whole(part):
+            yield part
+            part = ""
+    if part:
+        yield part
 
 
 @lru_cache(1)
