@@ -16,7 +16,7 @@ from timeline.cli.printing import (
 )
 from timeline.declarations import fill
 from timeline.errors import SourceError
-from timeline.language import spoken
+from timeline.language import ENGLISH, spoken
 from timeline.printable import say
 from timeline.process import ended_by_signals
 from timeline.units import format_count
@@ -67,12 +67,13 @@ def run_query(asked: argparse.Namespace) -> None:
         answer = Table.of_rows({"question": object, "asks": object}, questions())
     else:
         answer = ask(file, asked.question)
-    if asked.json:
-        print_json(json_of(answer.to_dicts()))
-    elif asked.csv:
-        print_text(answer.to_csv(safe=True))
-    else:
-        say(*answer.to_text().splitlines())
+    with spoken(ENGLISH):  # names in answers stay as they are
+        if asked.json:
+            print_json(json_of(answer.to_dicts()))
+        elif asked.csv:
+            print_text(answer.to_csv(safe=True))
+        else:
+            say(*answer.to_text().splitlines())
     flush()
 
 
