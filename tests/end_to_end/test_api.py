@@ -502,7 +502,7 @@ def test_a_report_shows_what_was_written(
     monkeypatch.chdir(tmp_path)
     name = 'a "b" <c>.pftrace'
     report = timeline.export(
-        opened, name, selection=Selection(steps="2,3"), kind="detail", limit="12KB"
+        opened, name, selection=Selection(steps="2,3"), kind="detail", limit="13KB"
     )
     assert name in repr(report)
     assert "\n" not in repr(report)
