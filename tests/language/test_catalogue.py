@@ -6,6 +6,7 @@ import argparse
 import ast
 import functools
 import re
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -122,6 +123,16 @@ def test_sentences_are_translated_with_their_parts(english: str, chinese: str) -
 def test_names_stay_as_they_are(name: str) -> None:
     with spoken("zh"):
         assert said(name) == said(name, "cell") == name
+
+
+def test_what_looks_like_many_sentences_is_given_up() -> None:
+    """A name may hold words of messages over and over; it stays, soon."""
+    began_s = time.process_time()
+    with spoken("zh"):
+        for again in ("a is 5 ns in c and 4 ns here: ", "1 x (y), ", "(a, b) in c and others, "):
+            name = f"rank 1: {again * 200}"
+            assert said(name) == name
+    assert time.process_time() - began_s < 10
 
 
 def test_the_language_is_that_of_the_option_else_of_the_locale(

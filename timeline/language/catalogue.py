@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ast
 import re
+import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -35,6 +36,17 @@ LEAST_TEXT = 6
 """Number of characters from which entries are tried by their length."""
 MOST_TEXTS = 1 << 16
 """Size of the cache of texts."""
+MOST_TRIES = 20_000
+"""Number of tries to find a text, beyond which it stays English; names may look like sentences."""
+
+
+class _Tries(threading.local):
+    """The number of tries that are left for a text in a thread."""
+
+    left = 0
+
+
+_TRIES = _Tries()
 
 
 @dataclass(frozen=True)
@@ -77,7 +89,8 @@ class Entry:
     def captures(self, text: str, at: int = 0) -> Iterator[tuple[str, ...]]:
         """Yield what placeholders may stand for in a text, from that after literal `at` on."""
         literal = self.literals[at]
-        if not text.startswith(literal):
+        _TRIES.left -= 1
+        if _TRIES.left < 0 or not text.startswith(literal):
             return
         text = text[len(literal) :]
         if at + 1 == len(self.literals):
@@ -112,7 +125,7 @@ class Entry:
             if kind == SENTENCE and value:
                 value = _found(f"{value}.", "")
             if kind == CALLS and value:
-                value = ", ".join(translated(call, "call") for call in _listed(value))
+                value = ", ".join(_found(call, "call") or call for call in _listed(value))
             if value is None:
                 return None
             said += text + value
@@ -166,6 +179,7 @@ def translated(text: str, context: str = "") -> str:
 
     Blanks around it stay.
     """
+    _TRIES.left = MOST_TRIES
     bare = text.strip(" ")
     found = _found(bare, context) if bare else None
     return text if found is None else text.replace(bare, found, 1)
