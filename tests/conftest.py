@@ -24,6 +24,7 @@ from timeline.ranks.executors import Processes
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi
 
+os.environ["LC_ALL"] = "C.UTF-8"  # tests read English, whatever the locale
 IN_CI = bool(os.environ.get("CI"))
 EXAMPLES = 20 if IN_CI else 100
 """A CI, which may be half as fast, has to end in time; it tries fewer, not all of them the same."""

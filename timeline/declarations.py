@@ -15,6 +15,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, cast
 
 from timeline.errors import TimelineError, UsageError, did_you_mean
+from timeline.language import spoken, spoken_language
 
 _METADATA = "option"
 
@@ -203,7 +204,8 @@ def with_keywords(keywords: type, *declaring: type) -> Callable[[_Function], _Fu
             except TypeError as error:
                 raise TypeError(f"{function.__name__}() {error}") from None
             try:
-                return function(*args, **passed)
+                with spoken(passed.get("lang") or spoken_language()):
+                    return function(*args, **passed)
             except TimelineError as error:
                 error.say_in_python()
                 raise

@@ -63,6 +63,7 @@ class DrawingKeywords(ReadingKeywords, SelectionKeywords, total=False):
     max_events: int | str | None
     csv: str | os.PathLike[str] | None
     report: str | os.PathLike[str] | None
+    lang: Literal["en", "zh"] | None
     force: bool
 
 

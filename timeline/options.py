@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeAlias, TypeVar
 
 from timeline.declarations import NO_COMPLETION, Completion, Group, InCompare, member_of, option
 from timeline.errors import UsageError
+from timeline.language import LANGUAGES
 from timeline.ranges import check_id, check_offset
 from timeline.selection import Align, Ids, Kind
 from timeline.units import (
@@ -252,6 +253,15 @@ def _read_operator_names(
     return dict(content)
 
 
+def _read_language(language: str | None) -> str | None:
+    """Return the language of output, None for that of the command."""
+    if language not in (None, *LANGUAGES):
+        raise UsageError(
+            f"lang: there is no {language!r}.", do=f"Use one of {', '.join(LANGUAGES)}."
+        )
+    return language
+
+
 _MAP_HINT = 'Give a JSON object of old and new names, as in {"aten::conv2d": "aten::convolution"}.'
 _OUTPUT_HELP = ".pftrace, .json, or either with .gz; - prints a .pftrace (default: {} here)"
 
@@ -386,6 +396,14 @@ class ExportOptions:
         parse=Path,
         read=_read_path,
         compare=InCompare(group=Group.OUTPUT),
+    )
+    lang: str | None = option(
+        "--lang",
+        group=Group.PRINT,
+        help="language of all that people read: en or zh (default: that of the locale)",
+        metavar="LANG",
+        choices=LANGUAGES,
+        read=_read_language,
     )
     force: bool = option(
         "--force",

@@ -9,7 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol, TextIO
 
-from timeline.printable import encoded, printable
+from timeline.language import said, spoken_language
+from timeline.printable import cells_of, encoded, printable
 from timeline.units import format_bytes, format_count
 
 QUIET_SECONDS = 0.5
@@ -93,6 +94,7 @@ class TerminalLine:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
+        self._language = spoken_language()  # other threads report, and one draws
         self._state = ("", 0, 0)
         self._shown = ""
         self._started = time.monotonic()
@@ -132,14 +134,15 @@ class TerminalLine:
 
     def _line(self) -> str:
         stage, done, total = self._state
-        parts = [printable(stage)]
+        parts = [printable(said(stage, "", self._language))]
         if total:
-            parts += [f"{format_bytes(done)} of {format_bytes(total)}", self._bar(done / total)]
+            read = f"{format_bytes(done)} of {format_bytes(total)}"
+            parts += [said(read, "cell", self._language), self._bar(done / total)]
         # The elapsed time shows that work goes on even if its progress is unknown.
         parts.append(f"{time.monotonic() - self._started:.1f} s")
         # A line longer than the terminal could not be erased.
         width = shutil.get_terminal_size().columns - 1
-        while len(parts) > 1 and sum(map(len, parts)) + 2 * len(parts) - 2 > width:
+        while len(parts) > 1 and sum(map(cells_of, parts)) + 2 * len(parts) - 2 > width:
             parts.pop()
         return encoded("  ".join(parts), self._stream.encoding or "utf-8")[:width]
 

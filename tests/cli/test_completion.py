@@ -112,7 +112,8 @@ def test_words_of_commands_complete(complete: Complete) -> None:
     assert complete("tlexport sh") == ["show"]
     assert "compare" in complete("tlexport com")
     assert complete("tlexport show prof") == ["profile.tar.gz", "profile/"]
-    assert complete("tlexport show profile.tar.gz --") == ["--help", "--json", "--verbose"]
+    shown = ["--help", "--json", "--lang", "--verbose"]
+    assert complete("tlexport show profile.tar.gz --") == shown
     assert complete("tlexport compare profile profile --sh") == []
     assert complete("tlexport compare profile profile --kind d") == ["detail"]
 

@@ -162,7 +162,8 @@ def test_only_sources_open_files() -> None:
     """A profile is opened by its readers and by nothing else; encoders open what they write.
 
     The viewer opens what was written, to serve it, and its queries; a page its script; processes
-    open the room for what they pass on, and options the file that is their value.
+    open the room for what they pass on, options the file that is their value, and the catalogue
+    its own.
     """
     others = (
         "viewer.serving",
@@ -170,6 +171,7 @@ def test_only_sources_open_files() -> None:
         "reports.html.page",
         "ranks.shared_columns",
         "options",
+        "language.catalogue",
     )
     foreign = [
         f"{module.name} opens a file in line {call.lineno}"

@@ -35,6 +35,7 @@ from timeline.tracks.colours import Colour, colours_of
 from timeline.tracks.detail import MANY, counter_families, natural_order
 from timeline.tracks.lanes import flat_lanes, nested_lanes, rows_by_lane
 from timeline.tracks.model import Slices, Track
+from timeline.tracks.overview import difference
 from timeline.tracks.painter import Painter, SliceTable
 from timeline.tracks.partition import COMPUTING, COPIES, EXPOSED, IDLE, TRANSFER
 from timeline.tracks.rank_tracks import RankTracks
@@ -400,6 +401,15 @@ def test_pieces_of_time_have_the_colour_of_their_use(name: str, colour: Colour) 
 def test_the_critical_path_has_the_same_colours(name: str, colour: Colour) -> None:
     kind = SliceKind.CRITICAL_PATH
     assert colours_of(kind, SLICES[kind].category, [name]) == [colour]
+
+
+def test_slower_steps_are_red_and_faster_ones_green() -> None:
+    names = [
+        difference("Step 3", 4_000_000, now_ns, "as before")
+        for now_ns in (5_000_000, 3_000_000, 4_000_000)
+    ]
+    colours = [Colour.WAITING, Colour.COMPUTING, None]
+    assert colours_of(SliceKind.STEP, SLICES[SliceKind.STEP].category, names) == colours
 
 
 def test_tasks_have_the_colour_of_their_name() -> None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from timeline.errors import SourceError, TimelineError
+from timeline.language import asked_language, spoken
 from timeline.printable import say
 from timeline.process import (
     WRITTEN_BEFORE,
@@ -36,9 +37,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         129 the terminal was closed; 130 interrupted; 143 terminated.
     """
     tune_for_one_command()
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    with spoken(asked_language(words)):
+        return _exit_code(words)
+
+
+def _exit_code(words: list[str]) -> int:
+    """Run the command of some words, and print its error if it fails."""
     try:
         with interrupted_by_signals():
-            _run(list(sys.argv[1:] if arguments is None else arguments))
+            _run(words)
     except TimelineError as error:
         first, *more = error.lines()
         say(f"tlexport: {first}", *more, stream=sys.stderr)

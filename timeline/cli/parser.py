@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
-import textwrap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -14,8 +13,9 @@ from typing import Any, NoReturn
 from timeline.commands.next_command import COMMANDS
 from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
+from timeline.language import said
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
-from timeline.printable import wrapped
+from timeline.printable import filled, wrapped
 from timeline.selection import Selection
 from timeline.version import __version__
 
@@ -254,11 +254,34 @@ _DECLARING_COMPARE = (
 """Dataclasses that declare the options of `tlexport compare`."""
 
 
+_EXAMPLE = re.compile(r"(?:(?<=# )|(?<=^  \d{3}  )|(?<=^  \d    )|^(?=\S)).+$", re.M)
+"""What a line of examples or of exit codes says in words."""
+
+
 class _WholeWords(argparse.RawDescriptionHelpFormatter):
-    """Formats help without breaking words, file names and options with hyphens included."""
+    """Formats help in the spoken language, without breaking words, file names and options."""
+
+    def start_section(self, heading: str | None) -> None:
+        """Begin the options below a heading."""
+        super().start_section(said(heading or "", "help"))
+
+    def add_usage(
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[Any],
+        prefix: str | None = None,
+    ) -> None:
+        """Begin the help with how the command is called."""
+        super().add_usage(
+            usage, actions, groups, said("usage: ", "help") if prefix is None else prefix
+        )
+
+    def _get_help_string(self, action: argparse.Action) -> str:
+        return said(action.help or "")
 
     def _split_lines(self, text: str, width: int) -> list[str]:
-        return _fill(text, width)
+        return filled(text, width)
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         """Fill paragraphs; lines of examples and tables are not joined."""
@@ -266,16 +289,12 @@ class _WholeWords(argparse.RawDescriptionHelpFormatter):
         for paragraph in text.split("\n\n"):
             own_lines = paragraph.splitlines()
             if any(line.startswith(" ") for line in own_lines):
-                lines += [part for line in own_lines for part in wrapped(line, width)]
+                spoken = (_EXAMPLE.sub(lambda words: said(words[0]), line) for line in own_lines)
+                lines += [part for line in spoken for part in wrapped(line, width)]
             else:
-                lines += _fill(paragraph, width)
+                lines += filled(said(" ".join(own_lines)), width)
             lines.append("")
         return "".join(f"{indent}{line}\n" for line in lines[:-1])
-
-
-def _fill(text: str, width: int) -> list[str]:
-    whole = " ".join(text.split())
-    return textwrap.wrap(whole, width, break_long_words=False, break_on_hyphens=False)
 
 
 class _PrintHelp(argparse.Action):
@@ -342,6 +361,10 @@ class Parser(argparse.ArgumentParser):
             for one in in_group:
                 self.headings[group].add_argument(*one.flags, **_argument(one))
                 self.options[one.keyword] = one
+
+    def add_language(self) -> None:
+        """Add --lang to the parser of a command that has no other options of an export."""
+        self.add_options([one for one in options_in(ExportOptions) if one.keyword == "lang"])
 
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Parse the arguments.
@@ -526,6 +549,7 @@ def _file_parser(
     parser.add_options(
         [options[name]._replace(help=text, often=True) for name, text in helps.items()]
     )
+    parser.add_language()
     return parser
 
 

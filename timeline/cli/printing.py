@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 
 from timeline.cli.parser import PrintOptions, ViewOptions
 from timeline.errors import TimelineWarning, UsageError, in_python
+from timeline.language import ENGLISH, said_parts, spoken_language
 from timeline.options import Fit
 from timeline.printable import encoded, printable_json, say
 from timeline.process import WRITTEN_BEFORE
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
 
 OPEN_HINT = "Open: https://ui.perfetto.dev (drag the file in{})"
 """Hint on where to open the timeline; the braces are for a further way to open it."""
+SENTENCES = frozenset(
+    {"sentences", "sentence", "text", "remedy", "notes", "warnings", "reason", "problem", "asks"}
+)
+"""Keys of reports whose strings are sentences."""
 STDOUT = "-"
 """The file name that stands for standard output."""
 
@@ -213,7 +218,15 @@ def look_at_lines(*files: Path | None) -> list[str]:
 
 
 def print_json(document: bytes) -> None:
-    """Print a JSON document, with characters escaped that standard output cannot encode."""
+    """Print a JSON document, with characters escaped that standard output cannot encode.
+
+    Its sentences are in the spoken language, its keys in English.
+    """
+    if spoken_language() != ENGLISH:
+        import orjson  # printed as it is in English
+
+        spoken = said_parts(orjson.loads(document), SENTENCES)
+        document = orjson.dumps(spoken, option=orjson.OPT_INDENT_2)
     if sys.stdout is not None:
         print(printable_json(document.decode(), sys.stdout.encoding or "utf-8"))
 

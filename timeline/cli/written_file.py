@@ -16,6 +16,7 @@ from timeline.cli.printing import (
 )
 from timeline.declarations import fill
 from timeline.errors import SourceError
+from timeline.language import ENGLISH, spoken
 from timeline.printable import say
 from timeline.process import ended_by_signals
 from timeline.selection import Selection
@@ -67,12 +68,13 @@ def run_query(asked: argparse.Namespace) -> None:
         answer = Table.of_rows({"question": object, "asks": object}, questions())
     else:
         answer = ask(file, asked.question)
-    if asked.json:
-        print_json(json_of(answer.to_dicts()))
-    elif asked.csv:
-        print_text(answer.to_csv(safe=True))
-    else:
-        say(*answer.to_text().splitlines())
+    with spoken(ENGLISH):  # names in answers stay as they are
+        if asked.json:
+            print_json(json_of(answer.to_dicts()))
+        elif asked.csv:
+            print_text(answer.to_csv(safe=True))
+        else:
+            say(*answer.to_text().splitlines())
     flush()
 
 
@@ -99,11 +101,13 @@ def run_open(asked: argparse.Namespace) -> None:
             local UI is missing.
     """
     with ended_by_signals():
-        from timeline.commands.show import read_first_look
+        from timeline.commands.show import read_first_look, read_language
         from timeline.viewer.links import view_of_file
         from timeline.viewer.opening import show_view
         from timeline.viewer.serving import installed_pages
     chosen = fill(Selection, vars(asked))
-    output, look = read_first_look(Path(asked.file))
-    view = view_of_file(output, look.at(chosen, output.drawn_ns))
+    file = Path(asked.file)
+    output, look = read_first_look(file)
+    with spoken(read_language(file)):  # names of rows are looked for
+        view = view_of_file(output, look.at(chosen, output.drawn_ns))
     show_view(view, installed_pages() if asked.offline else None, quiet=asked.quiet)

@@ -98,7 +98,7 @@ def compare(
         map_operators: new names of operators and modules by old ones, or a JSON file of these.
         match_shapes: distinguish operators by shapes.
         selection, ranks, graphs, steps, window, layers, kind, group_by, merge_graphs, scopes, args,
-            causes, limit, max_events, force: as for `export`.
+            causes, limit, max_events, lang, force: as for `export`.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, peak_flops, keep_going,
             progress: as for `open_profile`, if paths are passed; open profiles have their own.
 

@@ -99,6 +99,7 @@ def export(
             ones by default.
         csv: a file for the times of each rank and step, in the columns of step_trace_time.csv.
         report: a file for an HTML report, whose name ends in .html.
+        lang: language of the timeline and of the HTML report, "en" or "zh"; English by default.
         force: replace an existing file.
         strict: raise an error when anything but arrows would be lost or merged.
         assign_rank, align, offset, fp_start, bp_end, jobs, executor, peak_flops, keep_going,

@@ -11,8 +11,9 @@ import orjson
 from timeline.analysis.contents import RankContents, describe_contents
 from timeline.commands.next_command import typed_path
 from timeline.errors import format_ids
+from timeline.language import said
 from timeline.options import StepOperators
-from timeline.printable import command_line
+from timeline.printable import cells_of, command_line
 from timeline.profile import Profile
 from timeline.ranks.rank_work import read_rank
 from timeline.ranks.read_ranks import check_any, choose_ranks, merge_across_ranks
@@ -149,14 +150,15 @@ class Listing:
 def _aligned(table: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table with aligned columns; the first row has their names."""
     head = table[0]
-    widths = [max(len(row[at]) for row in table) for at in range(len(head))]
-    rows = [
-        "  ".join(
-            cell.ljust(width) if name in TEXTS else cell.rjust(width)
-            for name, cell, width in zip(head, row, widths, strict=True)
+    shown = [list(map(said, head)), *table[1:]]
+    widths = [max(cells_of(row[at]) for row in shown) for at in range(len(head))]
+    rows = []
+    for row in shown:
+        blanks = (" " * (width - cells_of(cell)) for cell, width in zip(row, widths, strict=True))
+        cells = zip(head, row, blanks, strict=True)
+        rows.append(
+            "  ".join(one + left if name in TEXTS else left + one for name, one, left in cells)
         )
-        for row in table
-    ]
     return [row.rstrip() for row in rows]
 
 

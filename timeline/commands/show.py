@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from timeline.commands.next_command import typed_path
-from timeline.encoders.attributes import DRAWN, FORMAT, MARK, ZERO, read_attributes
+from timeline.encoders.attributes import (
+    DRAWN,
+    FORMAT,
+    LANGUAGE,
+    MARK,
+    ZERO,
+    read_attributes,
+)
 from timeline.errors import SourceError
+from timeline.language import ENGLISH
 from timeline.printable import command_line
 from timeline.reports.filed_verdict import DamagedVerdictError, FiledVerdict
 from timeline.reports.first_look import FirstLook
@@ -40,6 +48,15 @@ def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
             do="Export the profile again.",
         )
     return filed
+
+
+def read_language(file: Path) -> str:
+    """Return the language of the names of rows and slices in a timeline.
+
+    Raises:
+        SourceError: it cannot be read, is damaged, or was written by another program.
+    """
+    return _attributes_of(file).get(LANGUAGE, ENGLISH)
 
 
 def read_first_look(file: Path) -> tuple[OutputFile, FirstLook]:

@@ -24,6 +24,8 @@ ZERO = "io.tlexport.zero_ns"
 """Attribute with the recorded time, in nanoseconds, at time 0 of the file."""
 DRAWN = "io.tlexport.drawn_ns"
 """Attribute with the recorded times of the beginning and end of what is drawn."""
+LANGUAGE = "io.tlexport.lang"
+"""Attribute with the language of names of rows and slices."""
 FORMAT = "io.tlexport.format"
 """Attribute with the name of the format."""
 

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import orjson
 
-from timeline.encoders.drawn_values import FormattedArg, format_args, round_reals
+from timeline.encoders.drawn_values import (
+    FormattedArg,
+    format_args,
+    round_reals,
+    said_name,
+    said_row,
+)
 from timeline.encoders.pieces import TrackBatch
+from timeline.language import said, spoken_language
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
 from timeline.tracks.partition import is_partition
 from timeline.tracks.root_rows import WHAT_CHANGED, WHAT_IS_SLOW, seen_name
@@ -51,19 +58,25 @@ class ChromeEncoder:
 
     def __init__(self, tracks: Sequence[Track], first_ns: int) -> None:
         """tracks: all rows of ranks; the opening may add rows that belong to no rank."""
-        self._tracks = {track.id: track for track in tracks}
+        self._language = spoken_language()
+        self._tracks = {track.id: self._spoken(track) for track in tracks}
         self._known = _number_rows(self._tracks)
         self._rows = dict(self._known)
         self._first_ns = first_ns
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
         """Yield the attributes of the timeline, and the names of processes and threads."""
-        tracks = {track.id: track for track in timeline.tracks}
+        tracks = {track.id: self._spoken(track) for track in timeline.tracks}
         self._number_rest(tracks)
         yield _head(timeline, tracks)
         metadata = list(_metadata(tracks, self._rows))
         if metadata:
             yield b"\n" + SEPARATOR.join(metadata)
+
+    def _spoken(self, track: Track) -> Track:
+        """Return a track whose name and description are in the language of the file."""
+        description = said(track.description, "", self._language)
+        return replace(track, name=said_row(track, self._language), description=description)
 
     def _number_rest(self, tracks: Mapping[int, Track]) -> None:
         """Assign threads to rows added by an opening; rows of ranks keep theirs.
@@ -73,10 +86,11 @@ class ChromeEncoder:
         self._tracks, self._rows = dict(tracks), dict(self._known)
         tids = [row.tid for row in self._known.values()] or [FIRST_PID + 2]
         next_tid = max(tids) + 1
+        verdicts = [said(one, "row", self._language) for one in (WHAT_IS_SLOW, WHAT_CHANGED)]
         for track in tracks.values():
             if track.content is not None and track.id not in self._known:
                 process, name = _names(track, tracks)
-                is_verdict = track.name in (WHAT_IS_SLOW, WHAT_CHANGED)
+                is_verdict = track.name in verdicts
                 tid = min(tids) - 1 if is_verdict else next_tid
                 self._rows[track.id] = _ChromeRow(process, FIRST_PID, tid, name)
                 next_tid += not is_verdict
@@ -91,7 +105,7 @@ class ChromeEncoder:
             if row is None or content is None:
                 continue
             if isinstance(content, Slices):
-                blocks = _slices(content, row, self._first_ns)
+                blocks = _slices(content, row, self._first_ns, self._language)
             else:
                 name = _counter_name(track, self._tracks)
                 blocks = _samples(name, content, row, self._first_ns)
@@ -231,8 +245,15 @@ def _meta(kind: bytes, pid: int, tid: int, key: bytes, value: bytes) -> bytes:
     )
 
 
-def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[list[bytes]]:
+def _slices(
+    slices: Slices, chrome_row: _ChromeRow, first_ns: int, language: str
+) -> Iterator[list[bytes]]:
     strings: dict[int, bytes] = {}
+
+    def named(code: int) -> bytes:
+        name = slices.strings[code]
+        said = said_name(name, slices.kind, language)
+        return encoded(code) if said == name else orjson.dumps(said)
 
     def encoded(code: int) -> bytes:
         string = strings.get(code)
@@ -253,7 +274,7 @@ def _slices(slices: Slices, chrome_row: _ChromeRow, first_ns: int) -> Iterator[l
         args = _args(slices.args, formatted, first, stop, encoded)
         yield [
             b'{"ph":"X","name":%s,"ts":%d.%03d,"dur":%d.%03d,%s%s}'
-            % (encoded(name), *divmod(begin, 1000), *divmod(span, 1000), tail, own_args)
+            % (named(name), *divmod(begin, 1000), *divmod(span, 1000), tail, own_args)
             for name, begin, span, own_args in zip(
                 slices.name[first:stop].tolist(), start, length, args, strict=True
             )

@@ -14,8 +14,10 @@ from timeline.columns.chunks import chunks
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.group_by import sum_by
 from timeline.encoders.protobuf_rows import Bytes, Piece, Text, Varint, varint
+from timeline.language import said
 from timeline.layers import SLICES, SliceKind
-from timeline.tracks.model import Arg, ArgKind, Slices
+from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
+from timeline.tracks.waiting import LATE
 from timeline.units import format_bytes, format_duration, format_rate
 
 FORMATTERS: Sequence[tuple[str, Callable[[Any], str]]] = (
@@ -170,6 +172,31 @@ def number_strings(uses: Mapping[str, int], elements: int, first: int = 1) -> di
         chosen = sorted(sorted(chosen, key=saved.__getitem__, reverse=True)[:most])
     chosen.sort(key=uses.__getitem__, reverse=True)
     return {text: number for number, text in enumerate(chosen, first)}
+
+
+_OF_PROFILE = frozenset(
+    {
+        SliceKind.COMMUNICATION_OP,
+        SliceKind.TASK,
+        SliceKind.HCCL_TASK,
+        SliceKind.HOST_CALL,
+        SliceKind.SCOPE,
+    }
+)
+"""Kinds of slices that the profile names; a merged slice of them has the number and one name."""
+
+
+def said_name(name: str, kind: SliceKind, language: str) -> str:
+    """Return the name of a slice in a language; names from the profile stay."""
+    if kind is SliceKind.NOTE:
+        return said(name, "", language)
+    return said(name, "merged" if kind in _OF_PROFILE else "slice", language)
+
+
+def said_row(track: Track, language: str) -> str:
+    """Return the name of a row in a language; those of counters, which profiles name, stay."""
+    is_counter = isinstance(track.content, Samples) and track.name != LATE
+    return track.name if is_counter else said(track.name, "row", language)
 
 
 class DrawnStrings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from timeline.columns.chunks import one_by_one
 from timeline.columns.columns import Bool, Float64, Int64, Rows
 from timeline.columns.nesting import Events, nested_events, split_at_gaps
-from timeline.encoders.drawn_values import DrawnStrings, NumberOfCode, round_reals
+from timeline.encoders.drawn_values import DrawnStrings, NumberOfCode, round_reals, said_row
 from timeline.encoders.perfetto_messages import (
     ANNOTATIONS,
     BOOT_TIME,
@@ -34,6 +34,7 @@ from timeline.encoders.protobuf_rows import (
     varint,
 )
 from timeline.encoders.sequences import SequenceNames, SliceStrings
+from timeline.language import ENGLISH, said, spoken_language
 from timeline.layers import ArgsMessage
 from timeline.ranges import check_order
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Timeline, Track
@@ -79,7 +80,9 @@ def track_uuid(track_id: int) -> int:
     return track_id + 1
 
 
-def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterator[bytes]:
+def encode_tracks(
+    tracks: Sequence[tuple[int, Track]], first_ns: int, language: str = ENGLISH
+) -> Iterator[bytes]:
     """Yield the packets of tracks, each given with a sequence number, framed as in a trace file.
 
     A sequence begins with its interned names and a clock on which each event has only the time
@@ -88,16 +91,20 @@ def encode_tracks(tracks: Sequence[tuple[int, Track]], first_ns: int) -> Iterato
     costs a viewer some 40 KB.
     """
     for sequence, together in _sequences(tracks):
-        packets = _encode_sequence(together, sequence, first_ns)
+        packets = _encode_sequence(together, sequence, first_ns, language)
         if len(together) == 1:
             yield from packets
         else:  # as one block, so that compression blocks do not split a shared sequence
             yield b"".join(packets)
 
 
-def _encode_sequence(tracks: Sequence[Track], sequence: int, first_ns: int) -> Iterator[bytes]:
+def _encode_sequence(
+    tracks: Sequence[Track], sequence: int, first_ns: int, language: str
+) -> Iterator[bytes]:
     contents = [
-        SliceStrings.by(track.content) if isinstance(track.content, Slices) else track.content
+        SliceStrings.by(track.content, language)
+        if isinstance(track.content, Slices)
+        else track.content
         for track in tracks
     ]
     names = SequenceNames.of([one for one in contents if isinstance(one, SliceStrings)])
@@ -361,16 +368,21 @@ FILE_SEQUENCE = 1
 
 @dataclass(frozen=True)
 class PerfettoEncoder:
-    """Encodes a timeline as packets, with a packet sequence for each track or few short ones."""
+    """Encodes a timeline as packets, with a packet sequence for each track or few short ones.
+
+    language: of the names of rows and slices; processes that help do not know the spoken one.
+    """
+
+    language: str = field(default_factory=spoken_language)
 
     def opening(self, timeline: Timeline) -> Iterator[bytes]:
         """Yield the attributes of the timeline, and the descriptors of its rows."""
         yield _file_facts(timeline)
-        yield from _descriptors(timeline.tracks)
+        yield from _descriptors(timeline.tracks, self.language)
 
     def encode(self, batch: TrackBatch, *, arrows: bool = False) -> Iterator[bytes]:
         """Yield the packets of a batch; slices always carry their arrows, so `arrows` is unused."""
-        return encode_tracks(batch.tracks, batch.first_ns)
+        return encode_tracks(batch.tracks, batch.first_ns, self.language)
 
     def closing(self, _tracks: Sequence[Track]) -> Iterator[bytes]:
         """Yield nothing: no packet has to come last."""
@@ -404,7 +416,7 @@ def _file_facts(timeline: Timeline) -> bytes:
     return bytes(trace.SerializeToString())
 
 
-def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
+def _descriptors(tracks: Sequence[Track], language: str) -> Iterator[bytes]:
     """Yield the descriptors of rows, none of which is declared a process or a thread.
 
     With processes and threads the UI (version 52) would fill its minimap and name threads in tables
@@ -418,13 +430,13 @@ def _descriptors(tracks: Sequence[Track]) -> Iterator[bytes]:
         packet.trusted_packet_sequence_id = FILE_SEQUENCE
         descriptor = packet.track_descriptor
         descriptor.uuid = track_uuid(track.id)
-        descriptor.name = track.name
+        descriptor.name = said_row(track, language)
         check_order(track.name, track.order)
         descriptor.sibling_order_rank = track.order
         if track.parent is not None:
             descriptor.parent_uuid = track_uuid(track.parent)
         if track.description:
-            descriptor.description = track.description
+            descriptor.description = said(track.description, "", language)
         if track.id in parents:
             descriptor.child_ordering = EXPLICIT
         if isinstance(track.content, Samples):

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
@@ -20,6 +19,7 @@ from timeline.encoders.drawn_values import (
     count_codes,
     format_args,
     number_strings,
+    said_name,
 )
 from timeline.encoders.protobuf_rows import varint
 from timeline.layers import ARGS_MESSAGES, MERGED_ARGS, ArgsMessage
@@ -61,16 +61,22 @@ class SliceStrings:
     events: StringUses
     values: StringUses
     formatted: Mapping[str, FormattedArg]
+    colours: Sequence[str | None]
+    """The colour of each used name, None for none."""
 
     @classmethod
-    def by(cls, slices: Slices) -> SliceStrings:
-        """Collect the strings that some slices use."""
+    def by(cls, slices: Slices, language: str) -> SliceStrings:
+        """Collect the strings that some slices use; names are those in a language."""
         args = [arg for arg in slices.args if arg.kind is ArgKind.NAME]
+        events = StringUses.of([(slices.name, None)], slices.strings)
+        colours = colours_of(slices.kind, slices.category, events.texts)
+        texts = [said_name(text, slices.kind, language) for text in events.texts]
         return cls(
             slices,
-            StringUses.of([(slices.name, None)], slices.strings),
+            replace(events, texts=texts),
             StringUses.of([(arg.values, arg.present) for arg in args], slices.strings),
             {one.of.name: one for one in format_args(slices)},
+            [None if colour is None else colour.value for colour in colours],
         )
 
     def colour_numbers(self, numbers: Mapping[str, int]) -> NumberOfCode:
@@ -94,12 +100,6 @@ class SliceStrings:
                     yield self.formatted[arg.name].name
                 if arg.name not in message.fields:
                     yield arg.name
-
-    @cached_property
-    def colours(self) -> list[str | None]:
-        """Return the colour of each used name, None for none."""
-        colours = colours_of(self.slices.kind, self.slices.category, self.events.texts)
-        return [None if colour is None else colour.value for colour in colours]
 
 
 @dataclass(frozen=True)

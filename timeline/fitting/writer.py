@@ -12,7 +12,7 @@ from pathlib import Path
 from timeline.analysis.ordinary_steps import StepRun
 from timeline.analysis.rank_facts import RankFacts
 from timeline.columns.chunks import one_by_one
-from timeline.encoders.attributes import DRAWN, FORMAT, ZERO
+from timeline.encoders.attributes import DRAWN, FORMAT, LANGUAGE, ZERO
 from timeline.encoders.drafts import Draft, publish_all, write_draft
 from timeline.encoders.formats import Format
 from timeline.encoders.piece_maker import EncodingWorkers, PieceMaker
@@ -29,6 +29,7 @@ from timeline.errors import LimitError
 from timeline.fitting.coarsen_ranks import lowest_floors
 from timeline.fitting.drawn_layers import DrawnLayer, count_arrows
 from timeline.fitting.limits import Cost, LimitName, Limits
+from timeline.language import spoken_language
 from timeline.layers import SizeLayer
 from timeline.options import ExportOptions
 from timeline.printable import valid_text
@@ -254,7 +255,8 @@ class Writer:
         every = in_order(with_verdict(noted, about.verdict, start_ns, end_ns))
         first = start_ns if first_ns is None else first_ns
         times = ((ZERO, str(first)), (DRAWN, f"{start_ns} {end_ns}"))
-        attributes = ((FORMAT, self.form.name), *times, *about.attributes)
+        format_of = ((FORMAT, self.form.name), (LANGUAGE, spoken_language()))
+        attributes = (*format_of, *times, *about.attributes)
         facts = tuple((key, valid_text(value)) for key, value in attributes)
         timeline = Timeline(every, first, self.wall_offset_ns, facts)
         return Picture(timeline, every[len(tracks) :])

@@ -13,6 +13,7 @@ import orjson
 from timeline.comparison.comparison import Comparison, Gate
 from timeline.comparison.parts import WHOLE
 from timeline.fitting.limits import LimitName
+from timeline.language import said
 from timeline.printable import printable
 from timeline.records.tables import Omission
 from timeline.reports.comparison_rows import (
@@ -183,10 +184,10 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
     comparison = report.comparison
     sentences = list(comparison.sentences())
     if not sentences:
-        yield "### A run holds no device records: there is nothing to compare"
+        yield f"### {said('A run holds no device records: there is nothing to compare.')}"
     else:
         headline, *others = sentences
-        yield f"### {_escaped(headline.removesuffix('.'))}"
+        yield f"### {_escaped(headline).rstrip('.。')}"
         yield ""
         yield from (f"- {_escaped(line)}" for line in others)
     if report.gate is not None:
@@ -194,7 +195,7 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
     if sentences:
         yield ""
         names = [
-            f"**{metric}**" if metric == WHOLE else f"{depth * INDENT}{_escaped(metric)}"
+            f"**{said(metric)}**" if metric == WHOLE else f"{depth * INDENT}{_escaped(metric)}"
             for metric, depth in metric_rows(comparison.parts)
         ]
         title = "per step and rank" if comparison.per_step else "per rank"
@@ -212,7 +213,8 @@ def _lines(report: ComparisonReport) -> Iterator[str]:
             shown = notable_rows(table, whole_ns, MOST_CLASSES)
             if len(shown):
                 yield ""
-                yield from _rows(comparison, f"work by {by}", shown["metric"].tolist(), shown)
+                names = list(map(said, shown["metric"].tolist()))
+                yield from _rows(comparison, f"work by {by}", names, shown)
         yield from _of_framework(report.comparison)
     yield from _warnings(report)
     yield ""
@@ -234,7 +236,7 @@ def _of_framework(comparison: Comparison) -> Iterator[str]:
     if len(memory):
         unit = unit_of_sides(memory, "bytes")
         titles = map(unit.title, comparison.sides.titles)
-        heads = " | ".join(("allocated by operator", *titles))
+        heads = " | ".join(map(said, ("allocated by operator", *titles)))
         yield from ("", f"| {heads} |", "|---|--:|--:|")
         columns = (_code(memory["name"].tolist()), memory["base_bytes"], memory["new_bytes"])
         for name, base, new in zip(*columns, strict=True):
@@ -243,7 +245,7 @@ def _of_framework(comparison: Comparison) -> Iterator[str]:
 
 def _rows(comparison: Comparison, title: str, names: Sequence[str], table: Table) -> Iterator[str]:
     unit = unit_of_sides(table)
-    yield f"| {' | '.join((title, *time_titles(comparison, unit)))} |"
+    yield f"| {' | '.join(map(said, (title, *time_titles(comparison, unit))))} |"
     yield "|---|--:|--:|--:|--:|"
     for name, row in zip(names, table.to_dicts(), strict=True):
         yield f"| {' | '.join((name, *time_cells(row, unit)))} |"
@@ -260,7 +262,7 @@ def _warnings(report: ComparisonReport) -> Iterator[str]:
 
 def _escaped(text: str) -> str:
     """Escape text so that it holds no markup and mentions no user."""
-    return _MARKS.sub(r"\\\1", printable(text)).replace("@", "`@`")
+    return _MARKS.sub(r"\\\1", printable(said(text))).replace("@", "`@`")
 
 
 def _code(names: Sequence[str]) -> list[str]:

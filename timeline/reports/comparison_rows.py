@@ -10,6 +10,7 @@ import numpy as np
 from timeline.comparison.comparison import Comparison
 from timeline.comparison.parts import WHOLE, select_classes
 from timeline.comparison.sentences import cause_label
+from timeline.language import said
 from timeline.tables.short_names import operator_label
 from timeline.tables.table import Table
 from timeline.units import ColumnUnit
@@ -41,8 +42,10 @@ def share_cell(row: dict[str, Any]) -> str:
     if not row["delta_ns"]:
         return ""
     if not row["base_ns"]:
-        return "new"
-    return f"{row['delta_ns'] / abs(row['base_ns']):+.1%}" if row["new_ns"] else "gone"
+        return said("new", "cell")
+    if not row["new_ns"]:
+        return said("gone", "cell")
+    return f"{row['delta_ns'] / abs(row['base_ns']):+.1%}"
 
 
 def count_cell(base: int | None, new: int | None, arrow: str) -> str:
@@ -92,7 +95,7 @@ def operator_names(operators: Table) -> list[str]:
 def waiting_names(waiting: Table) -> list[str]:
     """Return a label for the rank that was waited for in each row."""
     return [
-        "some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not read)'}"
+        said("some rank" if rank is None else f"rank {rank}{'' if profiled else ' (not read)'}")
         for rank, profiled in zip(
             waiting["waited_for_rank"].tolist(), waiting["profiled"].tolist(), strict=True
         )

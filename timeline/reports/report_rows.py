@@ -10,6 +10,7 @@ from typing import Any
 from timeline.errors import format_ids
 from timeline.fitting.drawn_layers import WHOLE_NS
 from timeline.fitting.limits import LimitName
+from timeline.language import said
 from timeline.printable import valid_text
 from timeline.records.clock import CommunicationRule, FreeRule
 from timeline.records.not_given import NO_GRAPH
@@ -353,10 +354,11 @@ def _counts(
 def _first(notes: Sequence[Note]) -> Iterator[Note]:
     """Yield the first notes, shortened if too long, and a note that counts the others."""
     for note in notes[:MOST_NOTES]:
-        text = note.text
+        text = said(note.text)
         if len(text) > MOST_CHARACTERS:
             text = text[: MOST_CHARACTERS - 1] + "…"
         yield Note(text, note.numbers)
     more = len(notes) - MOST_NOTES
     if more > 0:
-        yield Note(f"and {format_count(more, 'more note')} in the report", (("more", more),))
+        text = f"and {format_count(more, 'more note')} in the report"
+        yield Note(said(text), (("more", more),))

@@ -14,7 +14,8 @@ from rich.console import Console, RenderableType, detect_legacy_windows
 from rich.table import Table as Grid
 from rich.text import Text
 
-from timeline.printable import encoded, printable, wrapped
+from timeline.language import said
+from timeline.printable import cells_of, encoded, printable, wrapped
 from timeline.tables.short_names import CUT, shortened, two_lines
 from timeline.tables.table import Table
 from timeline.tracks.colours import Colour
@@ -85,7 +86,10 @@ def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) 
         if number:
             console.print()
         for row in block:
-            console.print(row, soft_wrap=isinstance(row, Text))
+            if isinstance(row, Text):
+                console.print(_said(row, display), soft_wrap=True)
+            else:
+                console.print(row)
     assert isinstance(console.file, io.StringIO)
     lines = console.file.getvalue().splitlines()
     if display.terminal:
@@ -93,14 +97,20 @@ def render_blocks(blocks: Iterable[Sequence[RenderableType]], display: Display) 
     return "".join(f"{line.rstrip()}\n" for line in lines)
 
 
+def _said(line: Text, display: Display) -> Text:
+    """Return a line, which has one style, in the spoken language."""
+    style = line.spans[0].style if line.spans else line.style
+    return Text(encoded(said(line.plain), display.encoding), style=style)
+
+
 def plain_grid(display: Display, titles: Sequence[str], numbers: Sequence[str]) -> Grid:
     """Return an empty table without rules: text columns, then number columns, by their headings."""
     gap = 1 if display.narrow else GAP
     grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
     for title in titles:
-        grid.add_column(title, overflow="fold")
+        grid.add_column(said(title), overflow="fold")
     for title in numbers:
-        grid.add_column(title, justify="right", no_wrap=True)
+        grid.add_column(said(title), justify="right", no_wrap=True)
     return grid
 
 
@@ -118,14 +128,16 @@ def named_grid(
     The names are shortened to the width that the other columns leave.
 
     titles: headings of the names and of further text columns. numbers: headings of the number
-    columns after them. cells: the cells of each row after its name. styles: of each row, if any.
+    columns after them. cells: the cells of each row after its name, texts from profiles as Text.
+    styles: of each row, if any.
     """
     gap = 1 if display.narrow else GAP
     grid = plain_grid(display, titles, numbers)
-    columns = zip((*titles, *numbers)[1:], *cells, strict=True)
-    used = gap + sum(max(map(len, column)) + gap for column in columns)
+    shown = [[said(one, "cell") if isinstance(one, str) else one for one in row] for row in cells]
+    columns = zip(map(said, (*titles, *numbers)[1:]), *shown, strict=True)
+    used = gap + sum(max(cells_of(str(one)) for one in column) + gap for column in columns)
     lines = _name_lines(names, display, max(width - used, LEAST_NAME))
-    for row, (name, row_cells) in enumerate(zip(lines, cells, strict=True)):
+    for row, (name, row_cells) in enumerate(zip(lines, shown, strict=True)):
         grid.add_row(Text(name), *row_cells, style=styles[row] if styles else None)
     return grid
 
@@ -167,7 +179,7 @@ class _Part:
     @property
     def width(self) -> int:
         """Return the width of its column, which fits the title and a time with its share."""
-        return max(CELL_WIDTH, *map(len, self.title.split("\n")))
+        return max(CELL_WIDTH, *map(cells_of, said(self.title).split("\n")))
 
 
 _PARTS = (
@@ -213,9 +225,9 @@ class TimesGrid:
         self.grid = Grid(box=None, pad_edge=False, padding=(0, gap, 0, 0), header_style="bold")
         self._unit = ColumnUnit.of_times(table["period_ns"].tolist())
         for label in (*heads[:-1], self._unit.title(heads[-1])):
-            self.grid.add_column(label, justify="right", no_wrap=True, vertical="top")
+            self.grid.add_column(said(label), justify="right", no_wrap=True, vertical="top")
         for part in self._parts:
-            title = part.short_title if self._stacked else part.title
+            title = said(part.short_title if self._stacked else part.title)
             between = " " if "\n" in title and not self._stacked else "\n"
             title = f"{title}{between}({self._unit.name})"
             mark = f"{self._mark(part)} " if part.mark and self._bar_width else ""
@@ -227,7 +239,8 @@ class TimesGrid:
     def add(self, labels: Sequence[str], row: Mapping[str, Any], style: str = "") -> None:
         """Add a row: its labels before the whole time in a style, and its times."""
         whole = self._unit.format(row["period_ns"])
-        cells: list[Text] = [Text(label, style=style) for label in (*labels, whole)]
+        texts = [said(label, "cell") for label in (*labels, whole)]
+        cells: list[Text] = [Text(text, style=style) for text in texts]
         between = "\n" if self._stacked else " "
         row = {**row, "edges_ns": sum(row.get(name) or 0 for name in EDGES)}
         for part in self._parts:

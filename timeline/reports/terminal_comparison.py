@@ -14,6 +14,7 @@ from rich.text import Text
 from timeline.comparison.comparison import Comparison, Gate
 from timeline.comparison.parts import WHOLE
 from timeline.comparison.sentences import NOTABLE
+from timeline.language import said
 from timeline.reports.comparison_rows import (
     CHANGED,
     CHANGED_IN_FRAMEWORK,
@@ -62,8 +63,8 @@ def _blocks(
     sentences[0].stylize("bold")
     yield sentences
     title = "per step and rank" if comparison.per_step else "per rank"
-    indented = [2 * depth * " " + metric for metric, depth in metric_rows(comparison.parts)]
-    yield [_grid(comparison.parts, display, title, indented, comparison, bold=WHOLE)]
+    indented = [2 * depth * " " + said(metric) for metric, depth in metric_rows(comparison.parts)]
+    yield [_grid(comparison.parts, display, title, indented, comparison, bold=said(WHOLE))]
     most = (MOST_VERBOSE,) * 3 if verbose else (MOST_RANKS, MOST_STEPS, MOST_OPERATORS)
     if len(comparison.ranks) > 1:
         count = comparison.row_counts["ranks"]
@@ -143,7 +144,8 @@ def _classes(classes: Table, display: Display, title: str, comparison: Compariso
         count = count_cell(row["base_count"], row["new_count"], " -> ")
         cells.append((count, *_time_cells(row, whole_ns, unit)))
     heads = ("count", *time_titles(comparison, unit))
-    return named_grid(display, display.width, [title], heads, classes["metric"].tolist(), cells)
+    names = list(map(said, classes["metric"].tolist()))
+    return named_grid(display, display.width, [title], heads, names, cells)
 
 
 def _memory(

@@ -12,6 +12,7 @@ from rich.table import Table as Grid
 from rich.text import Text
 
 from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.language import said
 from timeline.reports.terminal import (
     GAP,
     Display,
@@ -218,7 +219,7 @@ class _Blocks:
         shown = not most and self.display.can_show(BARS) and any(row.get("history") for row in late)
         grid = plain_grid(self.display, [], ["rank", *numbers[:most]])
         if shown:
-            grid.add_column(f"late per step (at most, {at_most.name})")
+            grid.add_column(said(f"late per step (at most, {at_most.name})"))
         for row in late:
             rank = "some rank" if row["rank"] is None else str(row["rank"])
             cells = [str(row["times_last"]), caused.format(row["caused_ns"])]
@@ -232,7 +233,8 @@ class _Blocks:
             if shown:
                 history = row.get("history")
                 cells.append(f"{history} ({at_most.format(row['late_ns'])})" if history else "")
-            grid.add_row(Text(rank, style=_SLOW if is_slow else ""), *cells[:most])
+            texts = [said(cell, "cell") for cell in (rank, *cells[:most])]
+            grid.add_row(Text(texts[0], style=_SLOW if is_slow else ""), *texts[1:])
         return grid
 
     # -- operators ---------------------------------------------------------------------------------
@@ -247,16 +249,16 @@ class _Blocks:
         means_ns = [round(row["total_ns"] / row["count"]) for row in rows.to_dicts()]
         each = ColumnUnit.of_times(means_ns)
         mean = [] if self.display.narrow else [each.title("mean")]
-        cells = [
+        cells: list[tuple[str | Text, ...]] = [
             (
-                *(str(name_text(row[name], self.display)) for name in more),
+                *(name_text(row[name], self.display) for name in more),
                 format_number(row["count"]),
                 total.format(row["total_ns"]),
                 *(each.format(mean_ns) for _ in mean),
                 format_share(row["share"], 1),
                 *(_bound_text(row) for _ in bound),
                 *(_peak_text(row) for _ in peak),
-                *(str(name_text(row["line"] or "", self.display)) for _ in line),
+                *(name_text(row["line"] or "", self.display) for _ in line),
             )
             for row, mean_ns in zip(rows.to_dicts(), means_ns, strict=True)
         ]
@@ -319,7 +321,7 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
         ]
         if row["cause"] == IdleCause.BETWEEN_TASKS.value:
             least_ns = least_gap_ns(figures.idle)
-            longest = [f"at least {format_duration(least_ns)} each"] if least_ns else []
+            longest = [said(f"at least {format_duration(least_ns)} each")] if least_ns else []
         calls_text = name_text(", ".join(longest[:MOST_CALLS]), display)
         cells.append(
             (
@@ -329,7 +331,7 @@ def idle_grid(figures: Figures, display: Display) -> Grid | None:
                 format_number(row["gaps"]),
             )
         )
-    names = [IdleCause(cause).label for cause in causes["cause"].tolist()]
+    names = [said(IdleCause(cause).label) for cause in causes["cause"].tolist()]
     titles = ["idle", *([] if display.narrow else ["meanwhile on the host"])]
     numbers = [unit.title("time"), "share", "gaps"]
     return named_grid(display, display.width, titles, numbers, names, cells)

@@ -51,6 +51,8 @@ _SHOWN = {
 
 _OF_KIND = {SliceKind.NOTE: Colour.TEXT}
 _OF_CATEGORY = {Category.WAIT: Colour.WAITING, Category.IDLE: Colour.IDLE}
+_BY_LENGTH = ((" slower by ", Colour.WAITING), (" faster by ", Colour.COMPUTING))
+"""What names of steps hold that are compared with others."""
 _BY_NAME = frozenset({SliceKind.PARTITION, SliceKind.OVERLAP, SliceKind.CRITICAL_PATH})
 _BEFORE_USE = re.compile(r"^(?:\d+ \w+: )?(?:a? ?rank[^:]*: )?")
 """The part of a name before the use: the number of merged slices, and the rank on the path."""
@@ -75,6 +77,8 @@ def colours_of(
     kind: SliceKind, category: Category, names: Sequence[str]
 ) -> Sequence[Colour | None]:
     """Return the colours of slices by name, None if the UI may choose one."""
+    if kind is SliceKind.STEP:
+        return [next((one for text, one in _BY_LENGTH if text in name), None) for name in names]
     colour = _OF_KIND.get(kind) or _OF_CATEGORY.get(category)
     if colour is None and kind in _BY_NAME:
         return [_colour_of_use(name) for name in names]

@@ -131,11 +131,7 @@ def paint_overview(
 
 
 def difference(step: str, before_ns: int, after_ns: int, unchanged: str) -> str:
-    """Return a label such as "Step 3 slower by 1.250 ms (+4.0%)".
-
-    The UI (version 52) derives a colour from the name without its digits: these words, always with
-    the same unit, make slower steps red and faster ones green.
-    """
+    """Return a label such as "Step 3 slower by 1.250 ms (+4.0%)"."""
     delta_ns = after_ns - before_ns
     if not delta_ns:
         return f"{step} {unchanged}"

@@ -7,7 +7,6 @@ folded group, so each gets a row below it.
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -16,7 +15,9 @@ from typing import TypeAlias
 import numpy as np
 
 from timeline.columns.strings import NO_NAME, StringPool
+from timeline.language import said
 from timeline.layers import SliceKind
+from timeline.printable import filled
 from timeline.records.not_given import NO_ID
 from timeline.tracks import descriptions
 from timeline.tracks.model import Track
@@ -150,7 +151,7 @@ def in_order(tracks: Sequence[Track]) -> tuple[Track, ...]:
 
 
 LINE_CHARACTERS = 100
-"""Maximum length of a line that fits a slice in a window of 1366 pixels."""
+"""Maximum width in cells of a line that fits a slice in a window of 1366 pixels."""
 FIRST_LINES = 3
 """Number of lines in the row of the verdict; others are in a row below it, which may be folded."""
 _MORE = "More"
@@ -200,8 +201,8 @@ def with_verdict(
 
     lines = [
         (line, sentence)
-        for sentence in verdict.sentences
-        for line in textwrap.wrap(sentence, LINE_CHARACTERS, break_on_hyphens=False)
+        for sentence in map(said, verdict.sentences)
+        for line in filled(sentence, LINE_CHARACTERS)
     ]
     root = painter.add_stacked_row(
         verdict.title, None, 0, drawn(lines[:FIRST_LINES]), descriptions.VERDICT

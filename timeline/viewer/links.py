@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from timeline.encoders.chrome import OVERVIEW
+from timeline.language import said
 from timeline.layers import Layer, spec_of
 from timeline.records.tables import GPU, NPU
 from timeline.reports.comparison_report import ComparisonReport
@@ -22,7 +23,7 @@ from timeline.reports.first_look import (
 )
 from timeline.reports.report_rows import OutputFile
 from timeline.tracks.partition import PARTITION
-from timeline.viewer.queries import definitions
+from timeline.viewer.queries import definitions, said_in_sql
 
 MARGIN = 0.05
 """Margin shown before and after the step, as a share of its length."""
@@ -126,7 +127,9 @@ def _note(look: FirstLook, shown_ns: tuple[int, int] | None) -> Iterator[Command
         f"{culprit} *') ORDER BY rank = {rank} DESC, "
         f"ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1"
     )
-    yield Command("dev.perfetto.AddDebugSliceTrack", (query, NOTE))  # notes cannot be added
+    yield Command(
+        "dev.perfetto.AddDebugSliceTrack", (said_in_sql(query), said(NOTE))
+    )  # notes cannot be added
 
 
 def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
@@ -169,7 +172,13 @@ def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str
     """
     which = "|".join(map(str, ranks))
     folder = r"(Ranks \d+-\d+[^>]* > )? *"
-    above = rf"{OVERVIEW} \d+ > " if is_json else rf"\d+ {PARTITION} > " if by_layer else folder
+    above = (
+        rf"{OVERVIEW} \d+ > "
+        if is_json
+        else rf"\d+ {said(PARTITION, 'row')} > "
+        if by_layer
+        else folder
+    )
     return rf"^{above}Rank 0*({which})\b[^>]*$"
 
 
@@ -184,14 +193,14 @@ def unfold_and_pin(rows: str) -> tuple[Command, ...]:
 
 def unfold_layers() -> Command:
     """Return a command that unfolds the main layers of ranks, and in .json the overview."""
-    layers = [spec_of(layer).name for layer in UNFOLDED]
+    layers = [said(spec_of(layer).name, "row") for layer in UNFOLDED]
     names = "|".join((*filter(None, layers), *HARDWARE, rf"{OVERVIEW} \d+"))
     return Command("dev.perfetto.ExpandTracksByRegex", (f"(^|> )({names})$", "path"))
 
 
 def answer(view: str) -> tuple[Command, Command]:
     """Return commands that open the table of a view, with its question as title."""
-    query = f"/* {TITLES[view]} */ SELECT * FROM {view}"
+    query = f"/* {said(TITLES[view])} */ SELECT * FROM {view}"
     return (
         Command("dev.perfetto.RunQuery", (definitions([view]),)),
         Command("dev.perfetto.RunQueryAndShowTab", (query,)),

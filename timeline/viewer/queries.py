@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib.resources
 import os
 import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from timeline.encoders.attributes import MARK, read_attributes
+from timeline.encoders.attributes import LANGUAGE, MARK, read_attributes
 from timeline.errors import SourceError, UsageError, did_you_mean
+from timeline.language import ENGLISH, said, spoken
 from timeline.tables.table import Table
 
 _DEFINES = re.compile(r"CREATE (?:OR REPLACE PERFETTO|VIRTUAL) (?:TABLE|VIEW|FUNCTION) (\w+)")
@@ -25,6 +25,7 @@ _COMMENTED_VIEW = re.compile(r"((?:^--(?: .*)?\n)+)CREATE OR REPLACE PERFETTO VI
 _MARKS = re.compile(r"^--", re.M)
 _COMMENT = re.compile(r"--.*")
 _WORD = re.compile(r"\w+")
+_LITERAL = re.compile(r"'([^'\n]*)'")
 
 
 class Question(NamedTuple):
@@ -35,9 +36,23 @@ class Question(NamedTuple):
 
 
 def queries_text() -> str:
-    """Return all queries as one script, for the Perfetto UI or a trace processor."""
+    """Return all queries as one script, for the Perfetto UI or a trace processor.
+
+    They are for timelines in the spoken language.
+    """
     file = importlib.resources.files("timeline.viewer") / "queries.sql"
-    return file.read_text(encoding="utf-8")
+    lines = (line.partition("--") for line in file.read_text(encoding="utf-8").splitlines(True))
+    return "".join(f"{said_in_sql(sql)}{mark}{comment}" for sql, mark, comment in lines)
+
+
+def said_in_sql(sql: str) -> str:
+    """Return SQL with the names of rows and slices, and their patterns, in the spoken language."""
+    return _LITERAL.sub(lambda literal: f"'{_said_name(literal[1])}'", sql)
+
+
+def _said_name(name: str) -> str:
+    spoken = (said(name, context) for context in ("query", "row", "slice"))
+    return next((text.strip() for text in spoken if text != name), name)
 
 
 def definitions(names: Iterable[str]) -> str:
@@ -56,11 +71,10 @@ def definitions(names: Iterable[str]) -> str:
     return " ".join(f"{statements[name]};" for name in statements if name in needed)
 
 
-@functools.cache
 def questions() -> tuple[Question, ...]:
     """Return the questions of the script in its order: its views that have a comment."""
     return tuple(
-        Question(name, _first_sentence(text))
+        Question(name, said(_first_sentence(text)))
         for text, name in _COMMENTED_VIEW.findall(queries_text())
     )
 
@@ -76,7 +90,6 @@ def _first_sentence(comment: str) -> str:
     return re.split(r"(?<=[.?]) ", re.sub(r"^\d+\. ", "", text))[0]
 
 
-@functools.cache
 def _statements() -> dict[str, str]:
     """Return the statements of the script by the name that each defines, in order."""
     text = " ".join(_COMMENT.sub("", queries_text()).split())
@@ -116,7 +129,8 @@ def sql_of(question: str) -> str:
                 do="Try: tlexport query FILE, which lists all.",
             )
         question = f"SELECT * FROM {question}"
-    return f"{definitions(words & _statements().keys())} {question}".strip()
+    views = definitions(words & _statements().keys())
+    return f"{views} {said_in_sql(question)}".strip()
 
 
 def ask(file: Path, question: str) -> Table:
@@ -128,8 +142,12 @@ def ask(file: Path, question: str) -> Table:
         SourceError: the file cannot be read as a trace, or there is no trace processor.
         UsageError: there is no such question, or the SQL is wrong.
     """
-    sql = sql_of(question)
-    if question in _statements() and MARK not in read_attributes(file):
+    attributes: Mapping[str, str] = {}
+    with contextlib.suppress(SourceError):  # SQL may be asked of any trace
+        attributes = read_attributes(file)
+    with spoken(attributes.get(LANGUAGE, ENGLISH)):
+        sql = sql_of(question)
+    if question in _statements() and MARK not in (attributes or read_attributes(file)):
         raise SourceError(file, "was not written by tlexport.", do="Ask it in SQL of its tables.")
     from perfetto.common.exceptions import PerfettoException
     from perfetto.trace_processor import TraceProcessor, TraceProcessorConfig

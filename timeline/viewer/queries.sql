@@ -407,7 +407,7 @@ ORDER BY min(id);
 CREATE OR REPLACE PERFETTO VIEW waited_for AS
 SELECT
   rank,
-  iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL)
+  iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, instr(name, 'rank ') + 5)), NULL)
     AS waited_for_rank,
   name GLOB 'Waiting for rank *' AND name NOT GLOB '*(not [ps]*)' AS profiled,
   count(*) AS times,
@@ -471,7 +471,7 @@ ORDER BY step, total_ns DESC, rank, kind;
 CREATE OR REPLACE PERFETTO VIEW who_holds_others_up AS
 WITH
   waits AS (
-    SELECT *, iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, 18)), NULL) AS on_rank
+    SELECT *, iif(name GLOB 'Waiting for rank *', cast_int!(substr(name, instr(name, 'rank ') + 5)), NULL) AS on_rank
     FROM drawn
     WHERE layer = 'Overlap Analysis' AND label = 'Waiting'
   ),

@@ -14,6 +14,7 @@ from timeline.analysis.ordinary_steps import has_several_graphs
 from timeline.columns.columns import Bool, Int64, Rows
 from timeline.columns.group_by import group_by
 from timeline.comparison.sides import Sides
+from timeline.language import said
 from timeline.printable import printable
 from timeline.reports.html.page import Block, unit_of
 from timeline.tables.operators import OperatorCurves
@@ -355,7 +356,7 @@ def draw_rank_map(
         "is": "ranks",
         "ranks": ranks,
         "rows": _rows_of_ranks(ranks, places),
-        "found": {str(rank): words for rank, words in found.items()},
+        "found": {str(rank): said(words) for rank, words in found.items()},
         "measures": [
             {
                 "label": name,

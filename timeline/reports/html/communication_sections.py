@@ -10,6 +10,7 @@ import numpy as np
 from timeline.analysis.idle.idle_sums import IdleCause
 from timeline.columns.group_by import group_by
 from timeline.errors import format_ids
+from timeline.language import said
 from timeline.printable import printable
 from timeline.records.not_given import NO_ID
 from timeline.reports.html.charts import Part, draw_rank_bars, draw_waits
@@ -300,7 +301,7 @@ def idle_section(figures: Figures, gaps: Block | None) -> Block | None:
 
 
 def _idle_columns(rows: Table) -> list[Block | None]:
-    causes = np.array([IdleCause(cause).label for cause in rows["cause"].tolist()], object)
+    causes = np.array([said(IdleCause(cause).label) for cause in rows["cause"].tolist()], object)
     named = Table({**rows.columns, "cause": causes})
     names = [one for one in ("rank", "cause", "call", "gaps", "total_ns") if one in rows.columns]
     if "line" in rows.columns and any(rows["line"]):
@@ -317,7 +318,7 @@ def path_section(figures: Figures) -> Block | None:
         return None
     parts = path_parts(figures.critical_path)
     kinds, kind = np.unique(parts["kind"].astype(str), return_inverse=True)
-    names = [str(name).replace("_", " ").capitalize() for name in kinds.tolist()]
+    names = [said(str(name).replace("_", " ").capitalize(), "label") for name in kinds.tolist()]
     rank, profiled = np.ma.filled(parts["rank"], NO_ID), parts["profiled"].astype(np.int64)
     tables = []
     for name, title, keys in (

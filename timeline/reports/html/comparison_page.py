@@ -11,6 +11,7 @@ from timeline.columns.columns import Rows
 from timeline.comparison.comparison import Comparison
 from timeline.comparison.parts import WHOLE
 from timeline.comparison.sides import Sides
+from timeline.language import said
 from timeline.printable import printable
 from timeline.reports.comparison_rows import (
     CHANGED,
@@ -134,7 +135,7 @@ def _overall_section(comparison: Comparison) -> Block | None:
         "run at the same time, so the classes of computing may add up to more than computing. If "
         "there are enough steps, the first of the recording and those cut off are left out."
     )
-    names = [INDENT * depth + metric for metric, depth in metric_rows(overall)]
+    names = [INDENT * depth + said(metric) for metric, depth in metric_rows(overall)]
     columns = [
         {"title": "Part", "kind": "text", "values": names},
         *_times(overall, comparison.sides),
@@ -154,7 +155,7 @@ def _class_section(comparison: Comparison) -> Block | None:
     )
     blocks: list[Block | None] = []
     for by, classes in class_tables(comparison.overall):
-        names = text_column("Class", classes["metric"])
+        names = text_column("Class", list(map(said, classes["metric"].tolist())))
         columns = [names, _counts(classes), *_times(classes, comparison.sides)]
         caption = _CLASS_CAPTIONS[by]
         blocks += [heading(caption), page_table(f"classes-{by}", caption, columns)]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.language import said
 from timeline.reports.html.page import (
     Block,
     columns_of,
@@ -79,7 +80,7 @@ def gap_table(figures: Figures, outputs: Sequence[OutputFile]) -> Block | None:
     order = np.argsort(-table["idle_ns"], kind="stable")[:MOST_GAP_ROWS]
     shown = table.take(order)
     starts_ns = shown["start_ns"].tolist()
-    causes = [IdleCause(cause).label for cause in shown["cause"].tolist()]
+    causes = [said(IdleCause(cause).label) for cause in shown["cause"].tolist()]
     named = Table({**shown.columns, "cause": np.array(causes, object)})
     several = len(np.unique(table["rank"])) > 1
     names = ("rank", "graph", "step") if several else ("graph", "step")

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from timeline.columns.columns import Int64
+from timeline.language import said, said_parts, spoken_language
 from timeline.printable import command_line, printable, valid_text
 from timeline.records.tables import Omission, rows_by_reason
 from timeline.reports.report_rows import OutputFile, ResolutionRow
@@ -52,6 +53,14 @@ class Tile:
     detail: str = ""
 
 
+TEXTS = frozenset(
+    {"title", "text", "caption", "note", "label", "noun", "says", "own", "why", "items"}
+)
+"""Keys of blocks whose strings are texts of the program; others may be names."""
+NO_SCRIPT = "A script draws the charts and tables of this page, and is not allowed to."
+_STRING = re.compile(r"(['`])(?:(?!\1).)*\1")
+"""A string of the script."""
+_COLON = re.compile("(?<=：)|(?<=:) ")
 MOST_WITHOUT_INDEX = 4
 """A page with fewer sections has no index."""
 
@@ -78,26 +87,30 @@ def render_page(
     parts = {name: page.joinpath(f"page.{name}").read_text("utf-8") for name in ("css", "js")}
     palette = {colour.name: colour.shown for colour in Colour}
     parts["css"] = re.sub(r"\{\{(\w+)\}\}", lambda name: palette[name[1]], parts["css"])
-    shown = [one for one in sections if one]
+    parts["js"] = _STRING.sub(_said_string, parts["js"])
+    shown = [said_parts(one, TEXTS) for one in sections if one]
     data = json_of(shown).decode()
-    lead, *more = map(html.escape, map(printable, sentences))
+    lead, *more = map(html.escape, map(printable, map(said, sentences)))
     if blamed:
-        lead = f'<strong class="culprit">{blamed}</strong>{lead.removeprefix(blamed)}'
+        blamed = said(blamed)
+        lead = lead.replace(blamed, f'<strong class="culprit">{blamed}</strong>', 1)
     items = "".join(f"<li>{sentence}</li>\n" for sentence in more)
-    link = f'<p class="notice"><a href="#left-out">{notice}</a></p>'
+    link = f'<p class="notice"><a href="#left-out">{said(notice)}</a></p>'
     parts |= {
         "policy": f"default-src 'none'; img-src data:; style-src {_hash(parts['css'])}; "
         f"script-src {_hash(parts['js'])}; base-uri 'none'; form-action 'none'",
         "version": __version__,
         "title": html.escape(printable(title)),
-        "kind": kind,
+        "kind": said(kind),
+        "lang": spoken_language(),
+        "noscript": said(NO_SCRIPT),
         "lead": lead,
         "more": f'<ul class="verdict">\n{items}</ul>' if items else "",
         "next": "\n".join(map(_command_html, commands)),
         "index": _index_html(shown),
         "tiles": "\n".join(map(_tile_html, tiles)),
         "notice": link if notice else "",
-        "footer": footer,
+        "footer": said(footer),
         "data": data.replace("<", "\\u003c"),
     }
     template = page.joinpath("page.html").read_text("utf-8")
@@ -105,9 +118,15 @@ def render_page(
     return valid_text(text).encode()
 
 
+def _said_string(text: re.Match[str]) -> str:
+    """Return a string of the script in the spoken language."""
+    quote = text[1]
+    return f"{quote}{said(text[0][1:-1], 'page')}{quote}"
+
+
 def _command_html(line: str) -> str:
-    what, _, command = map(html.escape, printable(line).partition(": "))
-    return f'<p class="next">{what}: <code>{command}</code></p>'
+    what, command = map(html.escape, _COLON.split(printable(said(line)), 1))
+    return f'<p class="next">{what} <code>{command.strip()}</code></p>'
 
 
 def _index_html(sections: Sequence[Block]) -> str:
@@ -118,11 +137,12 @@ def _index_html(sections: Sequence[Block]) -> str:
         f'<a href="#{section["anchor"]}">{html.escape(section["title"])}</a>'
         for section in sections
     )
-    return f'<nav aria-label="Sections">{" ".join(links)}</nav>'
+    return f'<nav aria-label="{said("Sections")}">{" ".join(links)}</nav>'
 
 
 def _tile_html(tile: Tile) -> str:
-    value, label, detail = map(html.escape, (tile.value, tile.label, tile.detail))
+    label, detail = map(said, (tile.label, tile.detail))
+    value, label, detail = map(html.escape, (tile.value, label, detail))
     if not detail:
         return f"<div><dt>{label}</dt><dd>{value}</dd></div>"
     return f'<div class="more"><dt>{label}<br>{detail}</dt><dd>{value}</dd></div>'
@@ -480,8 +500,8 @@ def sorted_texts(title: str, texts: Iterable[str], values: Iterable[float | None
 def format_rank(number: int | None, profiled: object) -> str:
     """Format a rank that may be unknown, or not in the profile."""
     if number is None:
-        return "another rank"
-    return f"rank {number}" if profiled else f"rank {number} (not read)"
+        return said("another rank", "label")
+    return said(f"rank {number}" if profiled else f"rank {number} (not read)", "label")
 
 
 def format_amount(value: int, unit: str) -> str:

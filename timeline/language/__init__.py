@@ -1,0 +1,65 @@
+"""The language that people read: which one it is, and texts in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from itertools import zip_longest
+from typing import Any
+
+ENGLISH, CHINESE = "en", "zh"
+LANGUAGES = (ENGLISH, CHINESE)
+_VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
+"""Environment variables of the locale, the first one that is set counts."""
+_SPOKEN = ContextVar("spoken", default=ENGLISH)
+
+
+def spoken_language() -> str:
+    """Return the language of what is said now; English unless a `with spoken(...)` is open."""
+    return _SPOKEN.get()
+
+
+@contextmanager
+def spoken(language: str) -> Iterator[None]:
+    """Say everything in a language within a `with` block."""
+    before = _SPOKEN.set(language)
+    try:
+        yield
+    finally:
+        _SPOKEN.reset(before)
+
+
+def asked_language(words: Sequence[str]) -> str:
+    """Return the language that words of a command ask for with --lang, else that of the locale."""
+    flag = "--lang"
+    for word, following in zip_longest(words, words[1:], fillvalue=""):
+        value = following if word == flag else word.removeprefix(f"{flag}=")
+        if word.startswith(flag) and value in LANGUAGES:
+            return value
+    locale = next(filter(None, map(os.environ.get, _VARIABLES)), "")
+    return CHINESE if locale.lower().startswith(CHINESE) else ENGLISH
+
+
+def said(text: str, context: str = "", language: str = "") -> str:
+    """Return a text of the program in a language, by default the spoken one.
+
+    A text that the catalogue does not hold, such as a name, is returned as it is.
+
+    context: kind of text, if names from profiles may be among those: see `zh.po`.
+    """
+    if (language or _SPOKEN.get()) == ENGLISH:
+        return text
+    from timeline.language.catalogue import translated  # only who speaks Chinese needs it
+
+    return translated(text, context)
+
+
+def said_parts(value: Any, keys: Collection[str], key: str = "") -> Any:
+    """Return what JSON is made of, with the texts under some keys in the spoken language."""
+    if isinstance(value, dict):
+        return {name: said_parts(part, keys, name) for name, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [said_parts(part, keys, key) for part in value]
+    return said(value) if key in keys and isinstance(value, str) else value
