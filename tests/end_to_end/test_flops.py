@@ -25,7 +25,8 @@ from tests.support.run_command import Command
 
 Report = dict[str, Any]
 ARGS = """
-select slice.name, args.key, args.int_value, args.real_value from slice
+select coalesce(extract_arg(arg_set_id, 'task.name'), slice.name), args.key, args.int_value,
+args.real_value from slice
 join args using (arg_set_id) where args.key in ('task.flop', 'task.flop_per_s', 'task.utilization')
 """
 

@@ -180,17 +180,18 @@ def stage_of(rank: int, parallel: Table) -> int | None:
 def parts_of_run(facts: Sequence[RankFacts], parallel: Table, pipeline: Table) -> dict[int, str]:
     """Return the part of the run that each rank has, such as "stage 2" or "replica 0".
 
-    It is the pipeline stage, as its sends show or a file records it. Without stages, it is the
-    replica of the model, if each is shared by several ranks. Empty unless all ranks are known to be
-    in one of several.
+    It is the pipeline stage, as its sends show, or a file or groups of ranks tell. Without stages,
+    it is the replica of the model, if each is shared by several ranks. Empty unless all ranks are
+    known to be in one of several.
     """
     sent = {row["rank"]: row["stage"] for row in pipeline.to_dicts()}
-    replicas = parallel_indices(facts)
-    is_shared = len({one.tp for one in replicas.values()}) > 1
+    indices = parallel_indices(facts)
+    is_shared = len({one.tp for one in indices.values()}) > 1
     for word, part_of in (
         ("stage", sent),
         ("stage", {rank.rank: stage_of(rank.rank, parallel) for rank in facts}),
-        ("replica", {rank: one.dp if is_shared else None for rank, one in replicas.items()}),
+        ("stage", {rank: one.pp for rank, one in indices.items()}),
+        ("replica", {rank: one.dp if is_shared else None for rank, one in indices.items()}),
     ):
         parts = {rank.rank: part_of.get(rank.rank) for rank in facts}
         if None not in parts.values() and len(set(parts.values())) > 1:
