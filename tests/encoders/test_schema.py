@@ -152,7 +152,8 @@ def test_any_protobuf_library_reads_typed_args_with_the_embedded_schema(
     moved = [task for task in found["hccl"] if task.HasField("size_bytes")]
     assert moved
     assert {task.size_bytes for task in moved} == {4, 2_064_384}
-    assert {op.count for op in found["communication"]} == {4_097_000}
+    counts = [op.count for op in found["communication"] if op.HasField("count")]
+    assert set(counts) == {4_097_000}
     assert {step.iteration for step in found["step"]} == {1, 2, 3}
 
 

@@ -121,6 +121,7 @@ def test_waits_are_drawn(shelf: ProfileShelf, tmp_path: Path, command: Command) 
         "SELECT sum(extract_arg(arg_set_id, 'communication.waited_ns')) FROM slice"
         " WHERE name GLOB 'hcom_*'"
         " AND extract_arg(arg_set_id, 'communication.last_rank') IS NOT NULL"
+        " AND extract_arg(arg_set_id, 'communication.ranks') IS NULL"
     )
     assert args == [(waited_ns,)]
     arrows = processor.rows(
@@ -161,6 +162,7 @@ def _waited_ns(processor: TraceProcessor) -> int:
     starts = processor.rows(
         "SELECT s.name, s.ts FROM slice s JOIN track t ON s.track_id = t.id"
         " WHERE s.name GLOB 'hcom_*' AND t.name GLOB 'Group*'"
+        " AND extract_arg(arg_set_id, 'communication.ranks') IS NULL"  # of one rank
     )
     last_ns: dict[str, int] = {}
     for name, start_ns in starts:

@@ -72,12 +72,13 @@ def test_the_answer_is_seen_at_once(opened: Opened) -> None:
     """
     every = opened.loaded.tracks.values()
     roots = {track.path[0]: track for track in every if len(track.path) == 1}
-    shown = ["What is slow", "Steps", "Critical path", "Rank 1: slows the others", "Rank 0"]
+    above = ["What is slow", "Steps", "Collectives", "Critical path"]
+    shown = [*above, "Rank 1: slows the others", "Rank 0"]
     assert [row.name for row in opened.rows] == shown
     said, root = roots["What is slow"], roots["Steps"]
     sentences = opened.loaded.processor.rows(f"SELECT id FROM slice WHERE track_id = {said.id}")
     assert opened.rows[0].height > 15 * len(sentences) > 15
-    for rank in opened.rows[3:]:
+    for rank in opened.rows[len(above) :]:
         assert any(painted_columns(opened.screenshot, rank)), "where its time goes"
     row = opened.rows[1]
     spans = opened.loaded.processor.rows(
@@ -219,8 +220,8 @@ def test_a_screen_shows_the_answer_and_some_thirty_ranks(
     export(profile.path, target)
     ui.drop(target)
     names = [row.name for row in ui.rows() if row.name not in ENGINE_ROWS]
-    above = ["What is slow", "Steps", "Critical path", "Rank 01: slows the others", "Rank 00"]
-    assert names[:5] == above
-    assert names[5:] == [f"Rank {rank:02}" for rank in range(2, 40)]
+    above = ["What is slow", "Steps", "Collectives", "Critical path"]
+    assert names[:6] == [*above, "Rank 01: slows the others", "Rank 00"]
+    assert names[6:] == [f"Rank {rank:02}" for rank in range(2, 40)]
     assert all(0 < row.height <= 24 for row in ui.rows() if row.name.startswith("Rank "))
     assert ui.errors == []

@@ -18,7 +18,14 @@ from timeline.options import Fit
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.report_rows import MERGED, MOST_CHARACTERS, MOST_NOTES, notes_of
-from timeline.tracks.root_rows import CRITICAL_PATH, NOTES, STEPS, WHAT_IS_SLOW, seen_name
+from timeline.tracks.root_rows import (
+    COLLECTIVES,
+    CRITICAL_PATH,
+    NOTES,
+    STEPS,
+    WHAT_IS_SLOW,
+    seen_name,
+)
 
 if TYPE_CHECKING:
     from tests.support.perfetto_ui import PerfettoUi
@@ -157,7 +164,8 @@ def test_notes_stay_out_of_overlap_and_of_all_ranks(shelf: ProfileShelf, tmp_pat
     """Every slice of the file without problems is in that with problems, and only notes besides."""
     _, plain = drawn(shelf, tmp_path / "a.pftrace", "mindspore-text")
     rows = {one.row[0] for one in drawn_slices(plain)}
-    named = {seen_name(name) for name in (WHAT_IS_SLOW, STEPS, CRITICAL_PATH, NOTES)}
+    above = (WHAT_IS_SLOW, STEPS, COLLECTIVES, CRITICAL_PATH, NOTES)
+    named = {seen_name(name) for name in above}
     assert {row for row in rows if not row.startswith("Rank ")} == named
     loaded = LoadedPicture(plain, is_json=False)
     roots = {track.path[-1]: track for track in loaded.tracks.values() if track.parent is None}
@@ -174,14 +182,15 @@ def test_notes_are_seen_before_anything_is_unfolded(
     drawn(shelf, target, "torch-db", 14 << 10)
     ui.drop(target)
     shown = [row.name for row in ui.rows() if row.name not in ("System", "Clock Snapshots")]
-    above = ["What is slow", "Steps", "Critical path", "Notes", "Rank 1: slows the others"]
-    assert shown == [*above, "Rank 0"]
+    above = ["What is slow", "Steps", "Collectives", "Critical path", "Notes"]
+    ranks = ["Rank 1: slows the others", "Rank 0"]
+    assert shown == [*above, *ranks]
     ui.expand_all()
     shown = [row.name for row in ui.rows() if row.name not in ("System", "Clock Snapshots")]
     assert shown[shown.index("Notes") :][:4] == [
-        *above[3:4],
+        "Notes",
         "Left out",
         MERGED,
-        *above[4:],
+        ranks[0],
     ]
     assert ui.errors == []

@@ -27,7 +27,9 @@ TEXT_ROWS = frozenset(
     for name in (root_rows.NOTES, root_rows.WHAT_IS_SLOW, root_rows.WHAT_CHANGED)
 )
 """Rows without a parent that say something of all records, and hold none."""
-ROWS_APART = TEXT_ROWS | {root_rows.seen_name(root_rows.CRITICAL_PATH), root_rows.COLLECTIVES}
+ROWS_APART = TEXT_ROWS | {
+    root_rows.seen_name(name) for name in (root_rows.CRITICAL_PATH, root_rows.COLLECTIVES)
+}
 """Rows without a parent that hold nothing of a profile."""
 OVERLAP_LAYER = spec_of(Layer.OVERLAP).name
 PIECE_ARGS = frozenset({"rank", "iteration", "share_of_step"})

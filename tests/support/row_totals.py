@@ -152,6 +152,7 @@ def layer_of(row: Row) -> str:
         ("Not in this file", "note"),
         (" Plane ", "hccl_task"),
         ("Communication", "communication_op"),
+        ("Collectives", "communication_op"),
     ):
         if part in way:
             return layer

@@ -362,10 +362,6 @@ class Parser(argparse.ArgumentParser):
                 self.headings[group].add_argument(*one.flags, **_argument(one))
                 self.options[one.keyword] = one
 
-    def add_language(self) -> None:
-        """Add --lang to the parser of a command that has no other options of an export."""
-        self.add_options([one for one in options_in(ExportOptions) if one.keyword == "lang"])
-
     def parse(self, arguments: Sequence[str] | None) -> argparse.Namespace:
         """Parse the arguments.
 
@@ -544,12 +540,10 @@ def _file_parser(
     parser = Parser(usage, description, _advice(command, "--help"))
     parser.epilog = epilog
     parser.add_argument("file", metavar="FILE", help=file)
-    declared = map(options_in, (ViewOptions, PrintOptions, Selection))
+    declared = map(options_in, (ViewOptions, PrintOptions, Selection, ExportOptions))
     options = {one.keyword: one for one in chain.from_iterable(declared)}
-    parser.add_options(
-        [options[name]._replace(help=text, often=True) for name, text in helps.items()]
-    )
-    parser.add_language()
+    chosen = [options[name]._replace(help=text, often=False) for name, text in helps.items()]
+    parser.add_options([*chosen, options["lang"]])
     return parser
 
 

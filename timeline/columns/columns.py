@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from timeline.columns.chunks import ColumnBuilder, chunks, compute_in_chunks
 from timeline.columns.constant import MOST_SHARED_BYTES, constant, is_constant
-from timeline.columns.spill import LEAST_SPILLED_BYTES, spillable
+from timeline.columns.spill import spillable
 from timeline.errors import RecordError
 
 if TYPE_CHECKING:
@@ -184,8 +184,7 @@ class ColumnTable:
                     f"{type(self).__name__}.{name}: expected {dtype}, found {values.dtype}."
                 )
             lengths.add(len(values))
-            is_small = values.nbytes < LEAST_SPILLED_BYTES
-            attributes[name] = values if is_small else spillable(values)
+            attributes[name] = spillable(values)
         if len(lengths) > 1:
             raise RecordError(f"{type(self).__name__}: columns of different lengths {lengths}.")
 

@@ -28,7 +28,7 @@ WHAT_CHANGED = "   What changed"
 STEPS = "  Steps"
 CRITICAL_PATH = " Critical path"
 NOTES = " Notes"
-COLLECTIVES = "Collectives"
+COLLECTIVES = " Collectives"
 
 MOST_UNFOLDED = 128
 """Maximum number of ranks whose rows are not folded.
