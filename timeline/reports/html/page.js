@@ -58,7 +58,7 @@
       const width = value.length > 46 ? ' long' : value.length > 22 ? ' middle' : '';
       return el('td', {class: `word${width}`, title: column.whole && column.whole[at]}, value || '–');
     }
-    if (column.kind === 'command') return el('td', {}, value ? el('button', {type: 'button', class: 'open', title: value}, 'open') : '–');
+    if (column.kind === 'command') return el('td', {}, value ? el('button', {type: 'button', class: 'open', title: value}, 'Open') : '–');
     if (column.kind === 'labels') return el('td', {class: 'n'}, column.texts[at] || '–');
     if (value === null) return el('td', {class: 'n'}, '–');
     const text = column.kind === 'share' ? percent(value) :
