@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 import ast
 import functools
+import io
 import re
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -144,6 +146,9 @@ def test_the_language_is_that_of_the_option_else_of_the_locale(
     monkeypatch.setenv("LANG", "zh_CN.UTF-8")
     assert asked_language(["--list"]) == "zh"
     assert asked_language(["--lang", "en"]) == asked_language(["--lang=en"]) == "en"
+    with monkeypatch.context() as ascii_only:
+        ascii_only.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
+        assert (asked_language([]), asked_language(["--lang", "zh"])) == ("en", "zh")
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     assert asked_language([]) == "en"
     assert asked_language(["profile", "--lang", "zh"]) == "zh"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -13,6 +14,8 @@ ENGLISH, CHINESE = "en", "zh"
 LANGUAGES = (ENGLISH, CHINESE)
 _VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
 """Environment variables of the locale, the first one that is set counts."""
+_CHARACTER = "\u4e2d"
+"""A Chinese character, which each encoding of Chinese has."""
 _SPOKEN = ContextVar("spoken", default=ENGLISH)
 
 
@@ -39,7 +42,17 @@ def asked_language(words: Sequence[str]) -> str:
         if word.startswith(flag) and value in LANGUAGES:
             return value
     locale = next(filter(None, map(os.environ.get, _VARIABLES)), "")
-    return CHINESE if locale.lower().startswith(CHINESE) else ENGLISH
+    is_chinese = locale.lower().startswith(CHINESE) and _can_print(_CHARACTER)
+    return CHINESE if is_chinese else ENGLISH
+
+
+def _can_print(text: str) -> bool:
+    """Return whether the encoding of standard output has all these characters."""
+    try:
+        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def said(text: str, context: str = "", language: str = "") -> str:
