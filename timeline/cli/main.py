@@ -39,11 +39,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tune_for_one_command()
     words = list(sys.argv[1:] if arguments is None else arguments)
     with spoken(asked_language(words)):
-        return _exit_code(words)
+        return _run_or_explain(words)
 
 
-def _exit_code(words: list[str]) -> int:
-    """Run the command of some words, and print its error if it fails."""
+def _run_or_explain(words: list[str]) -> int:
+    """Run the command, print its error if it fails, and return its exit code."""
     try:
         with interrupted_by_signals():
             _run(words)

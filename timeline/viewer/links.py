@@ -127,9 +127,8 @@ def _note(look: FirstLook, shown_ns: tuple[int, int] | None) -> Iterator[Command
         f"{culprit} *') ORDER BY rank = {rank} DESC, "
         f"ts BETWEEN {first_ns} AND {last_ns} DESC, dur DESC LIMIT 1"
     )
-    yield Command(
-        "dev.perfetto.AddDebugSliceTrack", (said_in_sql(query), said(NOTE))
-    )  # notes cannot be added
+    # Commands cannot add notes, so a row with this one slice is pinned.
+    yield Command("dev.perfetto.AddDebugSliceTrack", (said_in_sql(query), said(NOTE)))
 
 
 def _shared_ns(some_ns: tuple[int, int], other_ns: tuple[int, int]) -> int:
@@ -171,14 +170,12 @@ def rows_of_ranks(ranks: Iterable[int], *, by_layer: bool, is_json: bool) -> str
     in other layers, or in other processes of .json, do not match.
     """
     which = "|".join(map(str, ranks))
-    folder = r"(Ranks \d+-\d+[^>]* > )? *"
-    above = (
-        rf"{OVERVIEW} \d+ > "
-        if is_json
-        else rf"\d+ {said(PARTITION, 'row')} > "
-        if by_layer
-        else folder
-    )
+    if is_json:
+        above = rf"{OVERVIEW} \d+ > "
+    elif by_layer:
+        above = rf"\d+ {said(PARTITION, 'row')} > "
+    else:
+        above = r"(Ranks \d+-\d+[^>]* > )? *"
     return rf"^{above}Rank 0*({which})\b[^>]*$"
 
 
