@@ -89,7 +89,7 @@ def with_ranks(
     placed = list(tracks)
     folders = _layer_folders(placed, runs) if by_layer else {}
     folder_of = rank_folders(names, telling, parts) if folds_ranks and not by_layer else {}
-    folders |= _rank_folders(placed, folder_of, runs, whose=bool(parts))
+    folders |= _rank_folders(placed, folder_of, runs, shows_longest=bool(parts))
     order_of = {name: order for order, name in enumerate(sorted(names.values()))}
     last_arrow = 0
     for run, ranks in runs.items():
@@ -140,11 +140,11 @@ def _rank_folders(
     folder_of: Mapping[RunRank, str],
     runs: Mapping[str, Sequence[RankTracks]],
     *,
-    whose: bool,
+    shows_longest: bool,
 ) -> dict[str, int]:
     """Add a row without a parent for each folder of ranks; return their ids by name.
 
-    whose: whether the row shows the time of the rank in it that was least at the mercy of others.
+    shows_longest: whether the row shows the time of the rank in it with the longest own time.
     """
     painter = Painter(tracks)
     ranks_of: dict[str, list[RankTracks]] = {}
@@ -155,15 +155,15 @@ def _rank_folders(
     folders = {}
     for name, ranks in ranks_of.items():
         folders[name] = painter.add_group(name, None, 0, descriptions.MANY_RANKS)
-        if whose:
-            worst = max(ranks, key=lambda rank: (own_ns(rank.tracks), -rank.rank))
-            shown = next((track.content for track in worst.tracks if is_partition(track)), None)
+        if shows_longest:
+            longest = max(ranks, key=lambda rank: (own_ns(rank.tracks), -rank.rank))
+            shown = next((track.content for track in longest.tracks if is_partition(track)), None)
             tracks[-1] = replace(
                 tracks[-1],
-                name=f"{name} (rank {worst.rank})",
+                name=f"{name} (rank {longest.rank})",
                 content=replace(shown, arrows=no_arrows()) if isinstance(shown, Slices) else None,
                 description=descriptions.PART_OF_RUN,
-                rank=worst.rank,
+                rank=longest.rank,
             )
     return folders
 
