@@ -12,7 +12,8 @@ import timeline
 from simulator.simulation import make_run
 from tests.support.perfetto_sql import TraceProcessor
 from tests.support.profile_shelf import WRITERS
-from timeline.commands.show import read_first_look
+from timeline.commands.show import read_timeline
+from timeline.reports.first_look import WHY_IDLE
 from timeline.tracks.root_rows import STEPS as STEPS_ROW
 from timeline.viewer.links import view_of, view_of_file
 from timeline.viewer.queries import definitions
@@ -47,7 +48,8 @@ def test_the_step_that_changed_most_is_in_view(
     steps = report.comparison.steps
     worst = int(steps["delta_ns"].argmax())
     assert f"step {steps['base_step'][worst]} of rank" in view.description
-    again = view_of_file(*read_first_look(tmp_path / "t.pftrace"))
+    written = read_timeline(tmp_path / "t.pftrace")
+    again = view_of_file(written.output, written.look)
     assert (again.visible_ns, again.commands) == (view.visible_ns, view.commands)
     trace = TraceProcessor.load((tmp_path / "t.pftrace").read_bytes())
     differences = f"track.name = '{STEPS_ROW}'"
@@ -111,3 +113,14 @@ def test_the_rows_of_the_device_are_unfolded(tmp_path: Path, layout: str) -> Non
     device = "GPU" if layout == "kineto" else "Ascend Hardware"
     assert {device, "Step Trace", "Overlap Analysis"} <= unfolded
     assert not re.search(wanted, "Ranks 0-9 > ")
+
+
+def test_the_table_fits_the_first_finding(tmp_path: Path) -> None:
+    """All ranks wait for data, and one computes longer in a step, which would win less."""
+    WRITERS["torch-text"](make_run(2, 6), tmp_path / "run")
+    verdict = timeline.export(tmp_path / "run", tmp_path / "t.pftrace").verdict
+    assert [finding.cause for finding in verdict.findings.found[:2]] == ["input", "computing"]
+    assert verdict.culprit is not None
+    assert verdict.culprit.waiters
+    look = read_timeline(tmp_path / "t.pftrace").look
+    assert (look.question, look.waiting) == (WHY_IDLE, None)

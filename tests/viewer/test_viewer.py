@@ -25,14 +25,14 @@ from tests.support.perfetto_sql import TraceProcessor, web_root
 from tests.support.profile_shelf import ProfileShelf
 from timeline.cli.main import main
 from timeline.commands.export import export
-from timeline.commands.show import read_first_look
+from timeline.commands.show import read_timeline
 from timeline.encoders.attributes import read_attributes
 from timeline.reports.export_report import ExportReport
 from timeline.reports.first_look import LOOK, FirstLook
 from timeline.reports.html import render_export_page
 from timeline.tracks.partition import PARTITION
 from timeline.viewer import opening
-from timeline.viewer.links import address, view_of, view_of_file
+from timeline.viewer.links import View, address, view_of, view_of_file
 from timeline.viewer.opening import show
 from timeline.viewer.queries import queries_text
 from timeline.viewer.serving import PORT, Offer, TraceServer, installed_pages
@@ -363,17 +363,23 @@ def test_all_device_work_of_the_slowest_step_is_in_view(
     assert first_ns <= step["start_ns"] < device_end_ns <= last_ns
 
 
+def reopened(path: Path) -> View:
+    """Return the view that a written file opens with."""
+    written = read_timeline(path)
+    return view_of_file(written.output, written.look)
+
+
 @pytest.mark.parametrize("suffix", [".pftrace", ".pftrace.gz", ".json", ".json.gz"])
 def test_a_file_keeps_what_is_seen_first(shelf: ProfileShelf, tmp_path: Path, suffix: str) -> None:
     view = view_of(exported(shelf, tmp_path, suffix))
-    again = view_of_file(*read_first_look(view.output.path))
+    again = reopened(view.output.path)
     parts = ("visible_ns", "rows", "commands", "description")
     assert [getattr(again, part) for part in parts] == [getattr(view, part) for part in parts]
 
 
 def test_each_part_shows_what_it_has_of_the_step(shelf: ProfileShelf, tmp_path: Path) -> None:
     report = exported(shelf, tmp_path, fit="split", limit=16_000)
-    views = [view_of_file(*read_first_look(output.path)) for output in report.outputs]
+    views = [reopened(output.path) for output in report.outputs]
     assert view_of(report).visible_ns in [view.visible_ns for view in views]
     for view in views:
         start_ns, end_ns = bounds_of(TraceProcessor.load(view.output.path.read_bytes()))
@@ -658,9 +664,13 @@ def test_a_page_without_a_timeline_has_no_commands_to_open_it(
 
 def test_a_part_outside_of_the_file_is_an_error(run: Callable[..., Shown]) -> None:
     assert run().code == 0
-    shown = run("open", "x.pftrace", "--window", "5s:6s", of_file=True)
-    assert (shown.code, shown.links) == (3, [])
-    assert "the window 5.000 s to 6.000 s lies outside" in shown.err
+    for words, said in (
+        (("--window", "5s:6s"), "the window 5.000 s to 6.000 s lies outside"),
+        (("--ranks", "0,7"), "rank 7 is not in x.pftrace: found ranks 0,1."),
+    ):
+        shown = run("open", "x.pftrace", *words, of_file=True)
+        assert (shown.code, shown.links) == (3, [])
+        assert said in shown.err
 
 
 def test_opening_what_is_not_ours_is_an_error(run: Callable[..., Shown], tmp_path: Path) -> None:

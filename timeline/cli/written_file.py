@@ -101,13 +101,13 @@ def run_open(asked: argparse.Namespace) -> None:
             local UI is missing.
     """
     with ended_by_signals():
-        from timeline.commands.show import read_first_look, read_language
+        from timeline.commands.show import read_timeline
         from timeline.viewer.links import view_of_file
         from timeline.viewer.opening import show_view
         from timeline.viewer.serving import installed_pages
     chosen = fill(Selection, vars(asked))
-    file = Path(asked.file)
-    output, look = read_first_look(file)
-    with spoken(read_language(file)):  # names of rows are looked for
-        view = view_of_file(output, look.at(chosen, output.drawn_ns))
+    written = read_timeline(Path(asked.file))
+    look = written.look_at(chosen)
+    with spoken(written.language):  # names of rows are looked for
+        view = view_of_file(written.output, look)
     show_view(view, installed_pages() if asked.offline else None, quiet=asked.quiet)

@@ -25,7 +25,7 @@ from timeline.commands.results import (
 )
 from timeline.commands.verdict import Answer, measured_answer
 from timeline.declarations import fill, with_keywords
-from timeline.encoders.attributes import MARK
+from timeline.encoders.attributes import MARK, RANKS
 from timeline.encoders.drafts import Draft, publish_all, write_drafts
 from timeline.encoders.formats import format_of
 from timeline.errors import LimitError, format_ids
@@ -278,7 +278,7 @@ def _describe(
     facts_of_run = (
         (MARK, __version__),
         ("io.tlexport.kind", options.kind.value),
-        ("io.tlexport.ranks", format_ids(source.identity.rank for source in sources)),
+        (RANKS, format_ids((source.identity.rank for source in sources), most=len(sources))),
         ("io.tlexport.graphs", _ids_or_all(selection.graphs)),
         ("io.tlexport.steps", _ids_or_all(selection.steps)),
         ("io.tlexport.sources", "; ".join(_provenance(source) for source in sources)[:4096]),

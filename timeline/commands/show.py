@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from timeline.commands.next_command import typed_path
@@ -12,15 +13,18 @@ from timeline.encoders.attributes import (
     FORMAT,
     LANGUAGE,
     MARK,
+    RANKS,
     ZERO,
     read_attributes,
 )
-from timeline.errors import SourceError
+from timeline.errors import SelectionError, SourceError, UsageError, format_ids
 from timeline.language import ENGLISH
 from timeline.printable import command_line
 from timeline.reports.filed_verdict import DamagedVerdictError, FiledVerdict
 from timeline.reports.first_look import FirstLook
 from timeline.reports.report_rows import OutputFile
+from timeline.selection import Selection
+from timeline.units import parse_ids
 
 
 def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
@@ -50,17 +54,38 @@ def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
     return filed
 
 
-def read_language(file: Path) -> str:
-    """Return the language of the names of rows and slices in a timeline.
+@dataclass(frozen=True)
+class WrittenTimeline:
+    """A timeline and what a viewer shows first of it; all of it, if an older version wrote it.
 
-    Raises:
-        SourceError: it cannot be read, is damaged, or was written by another program.
+    ranks: those drawn, None if unknown. language: of the names of rows and slices.
     """
-    return _attributes_of(file).get(LANGUAGE, ENGLISH)
+
+    output: OutputFile
+    look: FirstLook
+    ranks: frozenset[int] | None
+    language: str
+
+    def look_at(self, chosen: Selection) -> FirstLook:
+        """Return a look at the chosen ranks and window, else the first look.
+
+        Raises:
+            SelectionError: a rank is not drawn, or the window lies outside the file.
+        """
+        ranks = chosen.ranks or frozenset()
+        if self.ranks is not None and not ranks <= self.ranks:
+            absent = ranks - self.ranks
+            which = "rank {} is" if len(absent) == 1 else "ranks {} are"
+            raise SelectionError(
+                f"{which.format(format_ids(absent))} not in {self.output.path}: found ranks "
+                f"{format_ids(self.ranks)}.",
+                do="Choose among those, or export the profile with more --ranks.",
+            )
+        return self.look.at(chosen, self.output.drawn_ns)
 
 
-def read_first_look(file: Path) -> tuple[OutputFile, FirstLook]:
-    """Read what a viewer shows first of a timeline; all of it, if an older version wrote it.
+def read_timeline(file: Path) -> WrittenTimeline:
+    """Read what is needed to open a timeline.
 
     Raises:
         SourceError: it cannot be read, is damaged, or was written by another program.
@@ -73,6 +98,10 @@ def read_first_look(file: Path) -> tuple[OutputFile, FirstLook]:
     except ValueError as error:
         what = f"its times cannot be read: {error}."
         raise SourceError(file, what, do="Export the profile again.") from error
+    try:
+        ranks = parse_ids(attributes.get(RANKS, "all"), "ranks")
+    except UsageError:  # shortened by an older version
+        ranks = None
     output = OutputFile(
         file,
         attributes.get(FORMAT, ""),
@@ -83,7 +112,7 @@ def read_first_look(file: Path) -> tuple[OutputFile, FirstLook]:
         drawn_ns=(first_ns, last_ns),
         offset_ns=-zero_ns,
     )
-    return output, look
+    return WrittenTimeline(output, look, ranks, attributes.get(LANGUAGE, ENGLISH))
 
 
 def _attributes_of(file: Path) -> Mapping[str, str]:

@@ -26,6 +26,8 @@ DRAWN = "io.tlexport.drawn_ns"
 """Attribute with the recorded times of the beginning and end of what is drawn."""
 LANGUAGE = "io.tlexport.lang"
 """Attribute with the language of names of rows and slices."""
+RANKS = "io.tlexport.ranks"
+"""Attribute with the ranks that are drawn, as they are typed."""
 FORMAT = "io.tlexport.format"
 """Attribute with the name of the format."""
 

@@ -58,7 +58,7 @@ class FirstLook:
         ranks = verdict.ranks_to_see or (first_rank,)
         question = _question(verdict, figures)
         waiting = None
-        if culprit is not None and culprit.waiters:
+        if culprit is not None and question == WHO_HOLDS_UP:
             waiting = culprit.waiters[0].rank, culprit.rank
         if not len(verdict.steps):
             return cls(ranks=ranks, question=question, waiting=waiting, by_layer=by_layer)
@@ -122,11 +122,14 @@ class FirstLook:
 
 def _question(verdict: Verdict, figures: Figures) -> str:
     """Return the view whose table fits the first finding, empty if it would have no rows."""
+    first = next(iter(verdict.findings.found), None)
+    is_idle = first is not None and first.cause in (Cause.INPUT, Cause.HOST)
+    is_of_all = first is not None and first.ranks is None
+    if is_idle and is_of_all and len(figures.idle):
+        return WHY_IDLE
     if verdict.culprit is not None and verdict.culprit.waiters:
         return WHO_HOLDS_UP
-    causes = {finding.cause for finding in verdict.findings.found[:1]}
-    is_idle = bool(causes & {Cause.INPUT, Cause.HOST}) or verdict.step_extreme is None
-    if is_idle and len(figures.idle):
+    if (is_idle or verdict.step_extreme is None) and len(figures.idle):
         return WHY_IDLE
     return SLOW_STEPS if len(verdict.steps) else ""
 
