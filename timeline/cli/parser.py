@@ -151,7 +151,7 @@ class ViewOptions:
         "--open",
         group=Group.VIEW,
         often=True,
-        help="open the file at ui.perfetto.dev: the slowest step in view, the rank that others "
+        help="open the file at ui.perfetto.dev: the step in question in view, the rank that others "
         "wait for pinned, a table that fits the first finding below",
         default=False,
         compare=InCompare(

@@ -47,7 +47,7 @@ class FirstLook:
     def of_export(
         cls, verdict: Verdict, figures: Figures, first_rank: int, *, by_layer: bool
     ) -> FirstLook:
-        """Return the slowest ordinary step, with the ranks to look at.
+        """Return a step of the first finding, else the slowest one, with the ranks to look at.
 
         Without two steps to compare, it is the first step.
 
@@ -135,20 +135,23 @@ def _question(verdict: Verdict, figures: Figures) -> str:
 
 
 def _step_to_see(verdict: Verdict) -> tuple[tuple[int, int], str]:
-    """Return the start and end of the slowest step, or the first, and its name in words.
+    """Return the start and end of the step to look at, and its name in words.
 
     It lasts from its mark to the end of its device work.
     """
     steps, slowest = verdict.steps, verdict.step_extreme
-    at = 0
-    if slowest is not None:
-        is_slowest = (steps["step"] == slowest.slowest) & (steps["rank"] == slowest.rank)
+    found = verdict.findings.found
+    numbers = (found[0].steps if found else None) or verdict.steps_to_see
+    is_slowest = slowest is not None and numbers[:1] == (slowest.slowest,)
+    is_seen = steps["step"] == numbers[0] if numbers else np.ones(len(steps), bool)
+    if slowest is not None and is_slowest:
+        is_seen &= steps["rank"] == slowest.rank
         if slowest.graph is not None:
-            is_slowest &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
-        at = int(np.argmax(is_slowest))
+            is_seen &= np.ma.filled(steps["graph"], NO_GRAPH) == slowest.graph
+    at = int(np.argmax(is_seen))
     start_ns, end_ns = int(steps["start_ns"][at]), int(steps["end_ns"][at])
     device_ns = steps["device_start_ns"][at] + steps["span_ns"][at]
     if device_ns is not np.ma.masked:
         end_ns = max(end_ns, int(device_ns))
-    which = "step" if slowest is None else "the slowest step,"
+    which = "the slowest step," if is_slowest else "step"
     return (start_ns, end_ns), f"{which} {steps['step'][at]},"
