@@ -39,7 +39,13 @@ from timeline.tracks.overview import difference
 from timeline.tracks.painter import Painter, SliceTable
 from timeline.tracks.partition import COMPUTING, COPIES, EXPOSED, IDLE, TRANSFER
 from timeline.tracks.rank_tracks import RankTracks
-from timeline.tracks.root_rows import MOST_UNFOLDED, SLOWS_OTHERS, rank_folders, rank_rows
+from timeline.tracks.root_rows import (
+    MOST_UNFOLDED,
+    SLOWS_OTHERS,
+    Highlights,
+    rank_folders,
+    rank_rows,
+)
 
 # -- lanes -----------------------------------------------------------------------------------------
 
@@ -223,7 +229,13 @@ def test_of_many_ranks_those_of_which_something_is_said_are_not_folded() -> None
     ranks = [drawn(rank) for rank in range(250)]
     remarks = {("", 7): SLOWS_OTHERS}
     made = ways(
-        with_ranks((), {"": ranks}, remarks, by_layer=False, folds_ranks=True, telling=(7, 130))
+        with_ranks(
+            (),
+            {"": ranks},
+            Highlights(remarks, telling=(7, 130)),
+            by_layer=False,
+            folds_ranks=True,
+        )
     )
     roots = {way[0] for way in made}
     assert roots == {
@@ -241,7 +253,7 @@ def test_of_many_ranks_those_of_which_something_is_said_are_not_folded() -> None
 def test_folded_ranks_are_in_order() -> None:
     shuffled = np.random.default_rng(3).permutation(300).tolist()
     tracks = with_ranks(
-        (), {"": [drawn(rank) for rank in shuffled]}, {}, by_layer=False, folds_ranks=True
+        (), {"": [drawn(rank) for rank in shuffled]}, by_layer=False, folds_ranks=True
     )
     folder = next(track for track in tracks if track.name == "Ranks 100-199")
     inside = sorted(
@@ -262,34 +274,33 @@ def test_ranks_of_a_split_run_are_folded_by_their_part() -> None:
         painter.add_stacked_row("Where time goes", None, 0, times, "")
         return RankTracks(rank, tuple(painter.tracks), 0)
 
-    parts = {rank: f"stage {rank // 20}" for rank in range(40)}
+    parts = {rank: f"stage {rank // 20}" for rank in range(40)} | {40: "stage 2"}
     tracks = with_ranks(
         (),
-        {"": [spent(rank) for rank in range(40)]},
-        {("", 3): SLOWS_OTHERS},
+        {"": [spent(rank) for rank in range(41)]},
+        Highlights({("", 3): SLOWS_OTHERS}, parts=parts, own_ns={11: 900, 38: 900}),
         by_layer=False,
         folds_ranks=True,
-        parts=parts,
     )
     roots = {track.name: track for track in tracks if track.parent is None}
     folders = ["Ranks 00-19: stage 0 (rank 11)", "Ranks 20-39: stage 1 (rank 38)"]
-    assert sorted(roots) == sorted([*folders, " Rank 03: slows the others"])
+    assert sorted(roots) == sorted([*folders, " Rank 03: slows the others", "Rank 40"])
     for folder in folders:
         content = roots[folder].content
         assert isinstance(content, Slices)
         assert content.end_ns.tolist() == [900, 1000]
     few = rank_rows({"": range(32)}, {})
-    assert rank_folders(few, (), dict.fromkeys(range(32), "stage 0")) == {}
+    assert rank_folders(few, Highlights(parts=dict.fromkeys(range(32), "stage 0"))) == {}
 
 
 def test_formats_without_folders_have_all_ranks_beside_each_other() -> None:
-    made = ways(with_ranks((), {"": [drawn(rank) for rank in range(200)]}, {}, by_layer=False))
+    made = ways(with_ranks((), {"": [drawn(rank) for rank in range(200)]}, by_layer=False))
     assert {way[0] for way in made} == {f"Rank {rank:03}" for rank in range(200)}
 
 
 def test_both_runs_of_a_comparison_are_folded_together() -> None:
     runs = {run: [drawn(rank) for rank in range(100)] for run in ("base", "new")}
-    made = ways(with_ranks((), runs, {}, by_layer=False, folds_ranks=True))
+    made = ways(with_ranks((), runs, by_layer=False, folds_ranks=True))
     assert {way[:2] for way in made if len(way) == 2} == {
         ("Ranks 00-99", f"Rank {rank:02} {run}") for rank in range(100) for run in runs
     }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -24,7 +23,7 @@ from timeline.tracks.overview import (
     with_critical_path,
 )
 from timeline.tracks.painter import Painter, SliceTable, integers
-from timeline.tracks.partition import is_partition, own_ns, with_sums
+from timeline.tracks.partition import is_partition, with_sums
 from timeline.tracks.rank_tracks import RankTracks
 from timeline.tracks.root_rows import (
     NO_HIGHLIGHTS,
@@ -60,11 +59,9 @@ def assemble(
     drawn = with_ranks(
         painter.tracks,
         {"": ranks},
-        highlights.ranks,
+        highlights,
         by_layer=by_layer,
         folds_ranks=folds_ranks,
-        telling=highlights.telling,
-        parts=highlights.parts,
     )
     return drawn if path is None else with_critical_path(drawn, path)
 
@@ -72,24 +69,22 @@ def assemble(
 def with_ranks(
     tracks: Sequence[Track],
     runs: Mapping[str, Sequence[RankTracks]],
-    remarks: Mapping[RunRank, str],
+    highlights: Highlights = NO_HIGHLIGHTS,
     *,
     by_layer: bool,
     folds_ranks: bool = False,
-    telling: Collection[int] = (),
-    parts: Mapping[int, str] = MappingProxyType({}),
 ) -> tuple[Track, ...]:
     """Add the rows of all ranks of each run (keyed by the run's name) to tracks without arrows.
 
-    remarks: remarks for the names of some ranks' rows. folds_ranks: whether many ranks are folded
-    below rows of a part of the run, or of a hundred ranks each, except ranks with a remark and
-    those in `telling`. parts: the part that each rank has, or empty.
+    folds_ranks: whether many ranks are folded below rows of a part of the run, or of a hundred
+    ranks each, except ranks with a remark and those worth a look.
     """
-    names = rank_rows({run: [rank.rank for rank in ranks] for run, ranks in runs.items()}, remarks)
+    numbers = {run: [rank.rank for rank in ranks] for run, ranks in runs.items()}
+    names = rank_rows(numbers, highlights.ranks)
     placed = list(tracks)
     folders = _layer_folders(placed, runs) if by_layer else {}
-    folder_of = rank_folders(names, telling, parts) if folds_ranks and not by_layer else {}
-    folders |= _rank_folders(placed, folder_of, runs, shows_longest=bool(parts))
+    folder_of = rank_folders(names, highlights) if folds_ranks and not by_layer else {}
+    folders |= _rank_folders(placed, folder_of, runs, highlights)
     order_of = {name: order for order, name in enumerate(sorted(names.values()))}
     last_arrow = 0
     for run, ranks in runs.items():
@@ -139,13 +134,13 @@ def _rank_folders(
     tracks: list[Track],
     folder_of: Mapping[RunRank, str],
     runs: Mapping[str, Sequence[RankTracks]],
-    *,
-    shows_longest: bool,
+    highlights: Highlights,
 ) -> dict[str, int]:
     """Add a row without a parent for each folder of ranks; return their ids by name.
 
-    shows_longest: whether the row shows the time of the rank in it with the longest own time.
+    The row of a part of the run shows the time of the rank in it with the longest own time.
     """
+    own_ns = highlights.own_ns
     painter = Painter(tracks)
     ranks_of: dict[str, list[RankTracks]] = {}
     for run, ranks in runs.items():
@@ -155,8 +150,8 @@ def _rank_folders(
     folders = {}
     for name, ranks in ranks_of.items():
         folders[name] = painter.add_group(name, None, 0, descriptions.MANY_RANKS)
-        if shows_longest:
-            longest = max(ranks, key=lambda rank: (own_ns(rank.tracks), -rank.rank))
+        if highlights.parts:
+            longest = max(ranks, key=lambda rank: (own_ns.get(rank.rank, 0), -rank.rank))
             shown = next((track.content for track in longest.tracks if is_partition(track)), None)
             tracks[-1] = replace(
                 tracks[-1],
@@ -241,7 +236,7 @@ def side_by_side(
     return with_ranks(
         painter.tracks,
         {BASE: base.ranks, NEW: new.ranks},
-        remarks,
+        Highlights(remarks),
         by_layer=by_layer,
         folds_ranks=folds_ranks,
     )

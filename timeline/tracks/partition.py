@@ -47,16 +47,6 @@ def is_partition(track: Track) -> bool:
     return isinstance(content, Slices) and content.kind is SliceKind.PARTITION
 
 
-def own_ns(tracks: Sequence[Track]) -> int:
-    """Return how long a rank neither waited for others nor exchanged data, by its rows."""
-    total_ns = 0
-    for slices in (track.content for track in tracks if is_partition(track)):
-        assert isinstance(slices, Slices)
-        is_own = ~map_values(slices.name, partial(_are_communication, slices.strings))
-        total_ns += int((slices.end_ns - slices.start_ns)[is_own].sum())
-    return total_ns
-
-
 def paint_partition(
     painter: Painter, overlap: Overlap, idle: IdleParts | None, *, computes: bool = True
 ) -> None:

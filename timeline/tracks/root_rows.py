@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TypeAlias
 
 import numpy as np
@@ -60,13 +59,14 @@ class Highlights:
     """Remarks for the names of ranks' rows, and the slowest step, which its slice's name marks.
 
     telling: ranks worth a look, with or without a remark. parts: the part of the run that each rank
-    has, such as "stage 2", or empty.
+    has, such as "stage 2", or empty. own_ns: own time of ranks in a mean step.
     """
 
     ranks: Mapping[RunRank, str] = field(default_factory=dict)
     step: SlowStep | None = None
     telling: Collection[int] = ()
     parts: Mapping[int, str] = field(default_factory=dict)
+    own_ns: Mapping[int, int] = field(default_factory=dict)
 
 
 NO_HIGHLIGHTS = Highlights()
@@ -98,20 +98,18 @@ def rank_rows(
 
 
 def rank_folders(
-    names: Mapping[RunRank, str],
-    telling: Collection[int] = (),
-    parts: Mapping[int, str] = MappingProxyType({}),
+    names: Mapping[RunRank, str], highlights: Highlights = NO_HIGHLIGHTS
 ) -> dict[RunRank, str]:
-    """Return the folded rows above ranks without a remark: by part of the run, else by hundreds.
+    """Return the folded rows above ranks: by part of the run, else by hundreds.
 
-    Args:
-        names: the names of the rows of ranks.
-        telling: further ranks that are not folded.
-        parts: the part of the run that each rank has, or empty.
+    Ranks that have a remark, are worth a look, or have a part of their own are not folded.
+
+    names: the names of the rows of ranks.
 
     >>> [*rank_folders({("", rank): f"Rank {rank:03}" for rank in range(130)}).values()][99:101]
     ['Ranks 000-099', 'Ranks 100-199']
     """
+    parts = highlights.parts
     if len(names) <= (MOST_OF_PARTS if parts else MOST_UNFOLDED):
         return {}
     width = max(len(str(rank)) for _, rank in names)
@@ -120,13 +118,14 @@ def rank_folders(
         ranks_of.setdefault(part, []).append(rank)
     folders = dict[RunRank, str]()
     for (run, rank), name in names.items():
-        if seen_name(name) == name and rank not in telling:
+        if seen_name(name) == name and rank not in highlights.telling:
             first = rank // RANKS_OF_FOLDER * RANKS_OF_FOLDER
             last, part = first + RANKS_OF_FOLDER - 1, ""
             if parts:
-                first, *_, last = ranks_of[parts[rank]]
+                first, last = ranks_of[parts[rank]][0], ranks_of[parts[rank]][-1]
                 part = f": {parts[rank]}"
-            folders[run, rank] = f"Ranks {first:0{width}}-{last:0{width}}{part}"
+            if first < last:
+                folders[run, rank] = f"Ranks {first:0{width}}-{last:0{width}}{part}"
     return folders
 
 

@@ -99,6 +99,15 @@ class MeanStep:
         }
 
 
+def own_times_ns(means: Table) -> npt.NDArray[Any]:
+    """Return the time of each rank that is not exposed communication, (n,), masked if unknown.
+
+    means: see `mean_steps`.
+    """
+    own_ns: npt.NDArray[Any] = means["period_ns"] - np.ma.filled(means["not_overlapped_ns"], 0)
+    return own_ns
+
+
 def mean_steps(figures: Figures) -> Table:
     """Return the parts of the mean ordinary step of each rank with device work.
 

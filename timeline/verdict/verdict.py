@@ -31,7 +31,7 @@ from timeline.verdict.advice import ABOUT_DATA, STEP_INTERVAL, STEP_INTERVAL_OF_
 from timeline.verdict.figures import Figures
 from timeline.verdict.findings import ReportedFinding, ReportedFindings
 from timeline.verdict.kernel_gaps import gaps_of, has_reason, host_outside_sentence
-from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps
+from timeline.verdict.mean_step import MeanStep, edges_ns, mean_steps, own_times_ns
 from timeline.verdict.one_off import one_off_sentence
 from timeline.verdict.slow_step import SlowBesideUsual
 from timeline.verdict.unreplayed import untimed_sentences
@@ -444,7 +444,11 @@ def highlights_of(verdict: Verdict, figures: Figures) -> Highlights:
         remarks["", culprit.rank] = IDLES_FOR_DATA if is_starved else SLOWS_OTHERS
     step = None if slowest is None else SlowStep(slowest.graph, slowest.slowest)
     parts = parts_of_run(figures.facts, figures.parallel, figures.pipeline)
-    return Highlights(remarks, step, verdict.ranks_to_see, parts)
+    means, own_ns = verdict.mean_steps, dict[int, int]()
+    if len(means):
+        times_ns = np.ma.filled(own_times_ns(means), 0).tolist()
+        own_ns = dict(zip(means["rank"].tolist(), times_ns, strict=True))
+    return Highlights(remarks, step, verdict.ranks_to_see, parts, own_ns)
 
 
 def _report_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from timeline.tables.times import extent_ns
 from timeline.tables.waits import WaitMatrix
 from timeline.units import format_short
 from timeline.verdict.figures import Figures
-from timeline.verdict.mean_step import edges_ns
+from timeline.verdict.mean_step import edges_ns, own_times_ns
 
 MOST_DRAWN = 400
 """Maximum number of columns of a chart; if there are more ranks or steps, neighbours share one."""
@@ -340,11 +340,10 @@ def draw_rank_map(
     late_ns = dict(zip(grid.ranks.tolist(), late.mean(axis=1).tolist(), strict=True))
     of_ranks = [late_ns.get(rank) for rank in ranks]
     unknown_ns = np.ma.masked_array(np.zeros(len(ranks)), np.True_)
-    own_ns = means["period_ns"] - np.ma.filled(means["not_overlapped_ns"], 0)
     split = not np.ma.getmaskarray(means["waiting_ns"]).all()
     measures = {
         "Late": np.ma.masked_invalid(np.array(of_ranks, np.float64)),
-        "Own time": own_ns,
+        "Own time": own_times_ns(means),
         "Waiting": means["waiting_ns"],
         "Transfer": means["transfer_ns"],
         "Exposed communication": unknown_ns if split else means["not_overlapped_ns"],
