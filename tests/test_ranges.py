@@ -40,7 +40,7 @@ from timeline.tracks.model import Timeline, Track
         (["--window", "0:9000000000s"], 0, ""),
         (["--window", "0:99999999999999999999s"], 0, ""),
         (["--window=-9000000000s:50%"], 0, ""),
-        (["--window", "9000000000s:"], 3, "outside the selection"),
+        (["--window", "9000000000s:"], 3, "outside of what there is"),
         (["--assign-rank", f"PROF={'9' * 20}"], 2, "ids end at"),
     ],
 )

@@ -86,8 +86,8 @@ class Window(NamedTuple):
         if end_ns <= start_ns or start_ns > last_ns or end_ns <= first_ns:
             raise SelectionError(
                 f"the window {format_duration(start_ns - first_ns)} to "
-                f"{format_duration(end_ns - first_ns)} lies outside the selection, which runs from "
-                f"0 ns to {format_duration(last_ns - first_ns)}.",
+                f"{format_duration(end_ns - first_ns)} lies outside of what there is, "
+                f"from 0 ns to {format_duration(last_ns - first_ns)}.",
                 do="Choose a --window inside that.",
             )
         return start_ns, end_ns

@@ -90,7 +90,8 @@ def test_a_timeline_is_printed(profile: Profile, tmp_path: Path, inside: bool) -
 
 
 @pytest.mark.parametrize(
-    "more", ["--json", "--csv -", "--open", "--offline", "--fit split", "--verdict"]
+    "more",
+    ["--json", "--csv -", "--open", "--offline", "--fit split", "--verdict", "--report p.html"],
 )
 def test_a_timeline_is_printed_alone(command: Command, profile: Profile, more: str) -> None:
     """What else needs standard output, a file, or several files, is refused before any work."""

@@ -104,7 +104,7 @@ def test_window_of_a_step(command: Command, profile: Profile) -> None:
     ]
     outcome = command(*arguments, "5s:6s")
     assert outcome.code == 3
-    assert "outside the selection" in outcome.err
+    assert "outside of what there is" in outcome.err
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import json
+import os
 import re
 import shlex
 import socket
@@ -675,16 +676,30 @@ def test_a_part_outside_of_the_file_is_an_error(run: Callable[..., Shown]) -> No
         assert said in shown.err
 
 
+@pytest.mark.parametrize("suffix", [".pftrace", ".json", ".json.gz"])
+def test_a_file_that_was_cut_off_is_opened_with_a_warning(
+    run: Callable[..., Shown], shelf: ProfileShelf, tmp_path: Path, suffix: str
+) -> None:
+    whole = exported(shelf, tmp_path, suffix).outputs[0].path
+    assert "was cut off" not in run("open", str(whole), of_file=True).err
+    whole.write_bytes(whole.read_bytes()[:-9])
+    shown = run(str(whole), of_file=True)
+    assert (shown.code, len(shown.links)) == (0, 2)
+    assert f"{whole} was cut off, or changed after it was written." in shown.err
+
+
 def test_opening_what_is_not_ours_is_an_error(run: Callable[..., Shown], tmp_path: Path) -> None:
     (tmp_path / "other.json").write_text('{"traceEvents": []}')
     facts = json.dumps({"io.tlexport.version": "0", "io.tlexport.drawn_ns": "some"})
     head = f'{{"displayTimeUnit":"ns","otherData":{facts},"traceEvents":[]}}'
     (tmp_path / "damaged.json").write_text(head)
+    os.mkfifo(tmp_path / "pipe")
     for name, said in (
         ("other.json", "is not a trace that tlexport wrote"),
         ("damaged.json", "its times cannot be read"),
         ("none.pftrace", "cannot be read"),
         (".", "is a directory"),
+        ("pipe", "is a pipe or device"),
     ):
         shown = run("open", name, of_file=True)
         assert (shown.code, shown.links) == (1, [])
@@ -778,6 +793,7 @@ def test_a_file_that_is_not_fetched_is_given_up_on(
     shown = run("--open", browser=False)
     assert shown.code == 0
     assert "x.pftrace was not fetched within 0 s." in shown.err
+    assert run("open", "x.pftrace", browser=False, of_file=True).code == 1
     assert f"drag x.pftrace into {UI}." in shown.err
 
 
@@ -790,6 +806,7 @@ def test_a_port_in_use_is_no_loss(run: Callable[..., Shown], port: int) -> None:
         assert f"Port {port} of this machine cannot be used" in shown.err
         assert f"drag x.pftrace into {UI}." in shown.err
         assert Path("x.pftrace").exists()
+        assert run("open", "x.pftrace", of_file=True).code == 1
 
 
 def test_a_file_too_large_for_a_tab_is_for_the_native_helper(

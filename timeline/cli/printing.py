@@ -56,6 +56,7 @@ def check_standard_output(prints: PrintOptions, asked: argparse.Namespace) -> No
         (given.get("list") and "--list", given.get("csv") and "--csv"),
         (piped, given.get("open") and "--open"),
         (piped, given.get("offline") and "--offline"),
+        (piped, given.get("report") and "--report"),  # its rows open the timeline by name
         (piped, given.get("fit") == Fit.SPLIT.value and "--fit split"),
     ):
         if first and second:

@@ -22,6 +22,9 @@ from timeline.process import ended_by_signals
 from timeline.selection import Selection
 from timeline.units import format_count
 
+TO_OPEN = frozenset({"--lang", "--offline", "--open", "--quiet", "--ranks", "--window", "-q", "-r"})
+"""Options with which the name of a timeline opens it; others ask for an export."""
+
 
 def run_show(asked: argparse.Namespace) -> None:
     """Print the verdict that a file contains.
@@ -79,18 +82,18 @@ def run_query(asked: argparse.Namespace) -> None:
 
 
 def is_timeline(words: list[str]) -> bool:
-    """Return whether words name a timeline that tlexport wrote, and nothing but how to open it.
+    """Return whether words name a timeline that tlexport wrote, and only options to open it.
 
     A script without a browser gets an error instead: it would wait for somebody to open the file.
     """
     if not words or not words[0].endswith((".pftrace", ".json", ".gz")):
         return False
-    if set(words[1:]) - {"--open", "--offline", "-q", "--quiet"}:
+    if {word.partition("=")[0] for word in words if word.startswith("-")} - TO_OPEN:
         return False
-    from timeline.encoders.attributes import is_ours
+    from timeline.encoders.attributes import is_timeline_file
     from timeline.viewer.opening import is_worth_serving
 
-    return is_worth_serving() and is_ours(Path(words[0]))
+    return is_worth_serving() and is_timeline_file(Path(words[0]))
 
 
 def run_open(asked: argparse.Namespace) -> None:
@@ -102,11 +105,15 @@ def run_open(asked: argparse.Namespace) -> None:
     """
     with ended_by_signals():
         from timeline.commands.show import read_timeline
+        from timeline.encoders.attributes import ends_as_written
         from timeline.viewer.links import view_of_file
         from timeline.viewer.opening import show_view
         from timeline.viewer.serving import installed_pages
     chosen = fill(Selection, vars(asked))
-    written = read_timeline(Path(asked.file))
+    file = Path(asked.file)
+    written = read_timeline(file)
+    if not ends_as_written(file):
+        say_remarks([f"{file} was cut off, or changed after it was written."])
     look = written.look_at(chosen)
     with spoken(written.language):  # names of rows are looked for
         view = view_of_file(written.output, look)

@@ -96,9 +96,7 @@ def _check_file(file: Path, *, may_replace: bool) -> None:
     if file.exists() and not file.is_file():
         raise OutputError(f"{file} is a pipe or device.", do="Name a file.")
     if file.exists() and not may_replace:
-        raise OutputError(
-            f"{file} exists.", do="Pass --force to replace it, or -o to name another file."
-        )
+        raise OutputError(f"{file} exists.", do="Pass --force to replace it, or name another file.")
     if not file.parent.is_dir():
         raise OutputError(f"{file.parent} does not exist.", do="Make it first.")
 

@@ -90,6 +90,8 @@ def read_timeline(file: Path) -> WrittenTimeline:
     Raises:
         SourceError: it cannot be read, is damaged, or was written by another program.
     """
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        raise SourceError(file, "is a pipe or device.", do="Name a file that tlexport wrote.")
     attributes = _attributes_of(file)
     look = FirstLook.from_attributes(attributes)
     try:

@@ -72,20 +72,26 @@ def is_ours(path: Path) -> bool:
 
     A file to which anything was appended holds somebody's own words.
     """
+    return not path.is_symlink() and is_timeline_file(path) and ends_as_written(path)
+
+
+def is_timeline_file(path: Path) -> bool:
+    """Return whether a path is a regular file that begins as a timeline of tlexport does."""
     try:
-        if path.is_symlink() or not path.is_file():
-            return False
-        return MARK in read_attributes(path) and _ends_as_written(path)
-    except (SourceError, OSError, zlib.error):
+        return path.is_file() and MARK in read_attributes(path)
+    except (SourceError, OSError):
+        return False
+
+
+def ends_as_written(path: Path) -> bool:
+    """Return whether a file that tlexport wrote ends where its format does."""
+    try:
+        return _ends_as_written(path)
+    except (OSError, zlib.error):
         return False
 
 
 def _ends_as_written(path: Path) -> bool:
-    """Return whether a file ends where its format does.
-
-    Raises:
-        SourceError, OSError, zlib.error: it is damaged or cannot be read.
-    """
     with path.open("rb") as file:
         beginning = file.read(len(_GZIP))
         if beginning == _GZIP:

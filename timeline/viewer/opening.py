@@ -12,6 +12,7 @@ import webbrowser
 from collections.abc import Mapping
 from pathlib import Path
 
+from timeline.errors import OutputError
 from timeline.printable import say
 from timeline.reports.comparison_report import ComparisonReport
 from timeline.reports.export_report import ExportReport
@@ -37,7 +38,8 @@ def show(
     """Show a file in the Perfetto UI, with the slowest or most changed step in view.
 
     Serves the file once, to a browser on this machine, and returns when it was fetched. If no
-    browser can be opened, prints how to open one elsewhere, and waits.
+    browser can be opened, prints how to open one elsewhere, and waits. The file is written: if it
+    cannot be shown, prints why.
 
     Args:
         report: the report of the export or comparison.
@@ -51,29 +53,34 @@ def show(
     if len(report.outputs) > 1 and not quiet:
         at = report.outputs.index(view.output) + 1
         _say(f"Opening part {at} of {len(report.outputs)}, {view.output.path}.")
-    show_view(view, pages, quiet=quiet)
+    try:
+        show_view(view, pages, quiet=quiet)
+    except OutputError as error:
+        _say(*error.lines())
 
 
 def show_view(view: View, pages: Mapping[str, Path] | None = None, *, quiet: bool = False) -> None:
-    """Show the view of a file; see `show`."""
+    """Show the view of a file; see `show`.
+
+    Raises:
+        OutputError: it is too large, the port is in use, or no browser fetches it.
+    """
     if view.output.size_bytes > MOST_BYTES:
         size = format_bytes(view.output.size_bytes)
-        _say(
-            f"{view.output.path} has {size}, more than a browser tab holds with ease. Run:",
-            f"  trace_processor server http {view.output.path}",
-            f"and open {UI}, which finds it.",
+        raise OutputError(
+            f"{view.output.path} has {size}, more than a browser tab holds with ease.",
+            do=f"Run trace_processor server http {view.output.path}, and open {UI}, which finds "
+            "it.",
         )
-        return
     with contextlib.ExitStack() as stack:
         try:
             server = stack.enter_context(_server(view, pages))
         except OSError as error:
-            _say(
-                f"Port {PORT} of this machine cannot be used: {error.strerror}. End what holds it, "
-                "such as another --open or trace_processor, and run this again, or "
-                + _drag(view.output.path, pages)
-            )
-            return
+            raise OutputError(
+                f"Port {PORT} of this machine cannot be used: {error.strerror}.",
+                do="End what holds it, such as another --open or trace_processor, and run this "
+                "again, or " + _drag(view.output.path, pages),
+            ) from error
         _show(view, server, quiet=quiet)
 
 
@@ -105,11 +112,10 @@ def _show(view: View, server: TraceServer, *, quiet: bool) -> None:
             )
         if not _is_fetched(server, PATIENCE_SECONDS if is_opened else math.inf):
             asked = "" if pages else "If the browser asked for access to this device, allow it. "
-            _say(
-                f"{file} was not fetched within {PATIENCE_SECONDS:.0f} s. {asked}Run this again, "
-                "or " + _drag(file, pages)
+            raise OutputError(
+                f"{file} was not fetched within {PATIENCE_SECONDS:.0f} s.",
+                do=f"{asked}Run this again, or " + _drag(file, pages),
             )
-            return
         if not quiet:
             _say(f"Opened {file}.")
         if pages:

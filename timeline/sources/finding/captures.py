@@ -67,7 +67,10 @@ class Foreign:
         )
 
 
-_SHOW = "Pass the profile that it was made of; for what it says: tlexport show {path}"
+_SHOW = (
+    "Pass the profile that it was made of. To see it: tlexport open {path}; for what it says: "
+    "tlexport show {path}"
+)
 _KINETO = "Record the run with torch.profiler, or torch_npu.profiler on NPUs, and pass its trace."
 _SNAPSHOT = "Open it at https://pytorch.org/memory_viz, or pass a trace of the profiler."
 _SERVICE = "Parse it with msserviceprofiler, or pass the profile of its NPUs."
