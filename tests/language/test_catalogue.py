@@ -102,8 +102,24 @@ SENTENCES = {
     ),
     "Idle 44.05 ms: 21.05 ms host busy elsewhere (empty_tensor in main.py(354): train and others "
     "2.63 ms), 7.68 ms between tasks (at least 87.5 us each).": (
-        "空闲 44.05 ms：21.05 ms Host 忙于其他工作（main.py(354): train 等处的 empty_tensor "
-        "2.63 ms），7.68 ms 任务之间（每次至少 87.5 us）。"
+        "空闲 44.05 ms：Host 忙于其他工作 21.05 ms（main.py(354): train 等处的 empty_tensor "
+        "2.63 ms），任务之间 7.68 ms（每次至少 87.5 us）。"
+    ),
+    "Slowest step: 2 (4.04 ms on rank 0; median 3.59 ms): 432.7 us more idle (waiting for data), "
+    "315.3 us more waiting.": (
+        "最慢的步：第 2 步（rank 0 上 4.04 ms；中位数 3.59 ms）：空闲（等待数据）多 432.7 us，"
+        "等待多 315.3 us。"
+    ),
+    "rank 0 waits 22.23 ms of every 38.11 ms for data: at most 58% to win": (
+        "rank 0 每 38.11 ms 中有 22.23 ms 在等待数据：至多可缩短 58%"
+    ),
+    "free 3%, rank 0 and both ranks": "空闲（Free）3%，rank 0 和两张卡",
+    "2 runs lie in a; the newest is read (2023-11-02 20:41:02 UTC, ranks 0-3). Not read: "
+    "2023-11-02 20:07:09 UTC, ranks 0-3: put b, c and 2 more of d into a directory of their own; "
+    "2 more: tlexport a --list.": (
+        "a 中有 2 次运行；读取最新的一次（2023-11-02 20:41:02 UTC，rank 0-3）。未读取："
+        "2023-11-02 20:07:09 UTC，rank 0-3：请将 d 中的 b, c 等（另有 2 个）移到单独的目录；"
+        "另有 2 次：tlexport a --list。"
     ),
     "waits_for_data takes 5% of computing; made 10% faster, it would make the run 1% shorter.": (
         "waits_for_data 占计算时间的 5%；若提速 10%，整个运行可缩短 1%。"

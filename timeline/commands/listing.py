@@ -113,7 +113,7 @@ class Listing:
                     str(rank.contents.communication_ops),
                     span.format(rank.contents.span_ns),
                     size.format(rank.size_bytes),
-                    rank.clock,
+                    said(rank.clock, "clock"),
                     f"{rank.source.identity.place} ({rank.source.layout})",
                 )
                 name = "-" if graph == NO_GRAPH else str(graph)
@@ -128,7 +128,7 @@ class Listing:
                 run.when,
                 format_ids(run.ranks),
                 ", ".join(run.layouts),
-                str(run.path or f"{run.sources[0]} and {len(run.sources) - 1} beside it"),
+                str(run.path or said(f"{run.sources[0]} and {len(run.sources) - 1} beside it")),
             )
             for run in newest_first
         ]

@@ -29,6 +29,11 @@ _NUMBER = re.compile(
 )
 """A number, a time or a size, or several in a list."""
 _BRACKET = re.compile("[()]")
+_HAN, _MARK = "\u4e00-\u9fff", "\uff08\uff09\uff0c\u3002\uff1a\uff1b\uff1f\u201c\u201d"
+"""Chinese characters and punctuation marks, for a set of them."""
+_APART = re.compile(f"[{_HAN}][A-Za-z0-9]|[A-Za-z0-9%][{_HAN}]")
+_TOGETHER = re.compile(f"[{_HAN}{_MARK}][{_HAN}{_MARK}]|[{_MARK}].|.[{_MARK}]")
+"""Characters that meet where two pieces of a text do: with a blank between them, or without."""
 _PLURAL = re.compile(r"e?s?")
 TEXT, SENTENCE, CALLS = "t", "p", "l"
 """Kinds of placeholders: a text, one whose full stop is behind it, and a list of calls."""
@@ -128,8 +133,20 @@ class Entry:
                 value = ", ".join(_found(call, "call") or call for call in _listed(value))
             if value is None:
                 return None
-            said += text + value
+            said = _joined(_joined(said, text), value)
         return said
+
+
+def _joined(left: str, right: str) -> str:
+    """Return two pieces of a text: a blank is between Chinese and Latin characters only."""
+    if not left or not right:
+        return left + right
+    if _APART.fullmatch(left[-1] + right[0]):
+        return f"{left} {right}"
+    before, after = left.rstrip(" "), right.lstrip(" ")
+    if before and after and _TOGETHER.fullmatch(before[-1] + after[0]):
+        return before + after
+    return left + right
 
 
 def _is_whole(text: str) -> bool:

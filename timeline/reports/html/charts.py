@@ -510,7 +510,9 @@ def _beyond(grid: StepGrid) -> str:
     named = [f"{labels[at]} ({format_short(int(longest_ns[at]))})" for at in beyond[:MOST_BEYOND]]
     more = f" and {len(beyond) - MOST_BEYOND} more" if len(beyond) > MOST_BEYOND else ""
     noun, verb = ("Step", "reaches") if len(beyond) == 1 else ("Steps", "reach")
-    return f"Scaled by ordinary steps: {noun} {', '.join(named)}{more} {verb} beyond the picture."
+    return said(
+        f"Scaled by ordinary steps: {noun} {', '.join(named)}{more} {verb} beyond the picture."
+    )
 
 
 def _offered(grid: StepGrid, shown: int) -> Rows:

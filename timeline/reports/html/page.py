@@ -119,8 +119,10 @@ def render_page(
 
 
 def _said_string(text: re.Match[str]) -> str:
-    """Return a string of the script in the spoken language."""
+    """Return a string of the script in the spoken language; a name of the page stays."""
     quote = text[1]
+    if text[0][1:-1].islower() and text[0][1:-1].isalpha():
+        return text[0]
     return f"{quote}{said(text[0][1:-1], 'page')}{quote}"
 
 
