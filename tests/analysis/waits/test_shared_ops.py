@@ -259,6 +259,30 @@ def test_members_are_found_by_name_number_and_digits() -> None:
         assert (made.planes.group == made.ops.group[0]).all()
 
 
+def test_a_number_within_a_group_names_no_rank() -> None:
+    """One rank does not know its group and numbers it from 0; those ranks were in another one.
+
+    It saw them come a little later than they say, as with notifies that take long.
+    """
+    groups = [(0, 1, 2, 3), (4, 5, 6, 7), (2, 6)]
+    cluster = simulate(8, groups=groups, late={5: 50_000}, tasks=True, ops=4)
+    profiled = frozenset(range(8))
+    ranks = list(cluster.ranks)
+    lost = cluster.records[6]
+    waited = lost.planes.name == lost.strings.find("Notify_Wait")
+    planes = replace(
+        lost.planes,
+        target_rank=lost.planes.target_rank % 4,
+        end_ns=lost.planes.end_ns + 2 * TIE_NS * waited,
+    )
+    ranks[6] = collectives_of(replace(lost, members=GroupMembers.empty(), planes=planes), profiled)
+    waiting = measure_waiting(ranks)
+    rows = rows_by_name(waiting, tuple(ranks))
+    assert len(rows) == 4 * (4 + 4 + 2)
+    for name, _, at in rows:
+        assert int(waiting.waits.last_rank[at]) == cluster.last[name]
+
+
 @pytest.mark.parametrize("told", [False, True])
 def test_links_of_several_groups_are_not_mixed(told: bool) -> None:
     """Rank 1 of one group is another than rank 1 of another: by members, or told apart."""

@@ -262,6 +262,7 @@ def find_last_arrivals(
     lead_ns = np.maximum(arrivals.record_ns, start_ns) - start_ns
     is_later = (
         whole[of]
+        & (views.is_global == 1)  # else the tasks number ranks within the group
         & (seen_ns > before_ns + TIE_NS)
         & (seen_ns > last_start_ns + lead_ns + TIE_NS - slack_ns[of])
     )
