@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import timeline
@@ -85,14 +85,23 @@ def _totals(kernels: list[_Kernel], cores: CoreCounts) -> KernelTotals:
     return KernelTotals.of(tasks, rows, operator, metrics, cores, cores_seen(tasks, metrics))
 
 
+def _is_measured(kernel: _Kernel) -> bool:
+    """Whether a kernel has a ratio, and some counter of it counted."""
+    _, duration_ns, _, ratios, in_core = kernel
+    return ratios != (None,) * len(RATIOS) and (any(ratios) or np.rint(duration_ns * in_core) > 0)
+
+
 @given(kernels=_KERNELS)
+@example([(0, 1, 0, (None, None, None, None, 0.0), 0.0)])
+@example([(0, 1, 0, (None, None, None, None, 0.0), 1.0)])
 def test_an_operator_is_bound_by_its_busiest_pipe(kernels: list[_Kernel]) -> None:
-    """Ratios are weighted by duration; kernels without any are left out, single gaps are 0."""
+    """Ratios are weighted by duration; kernels without any are left out, single gaps are 0.
+
+    So are kernels of which all counters are 0.
+    """
     bounds = _totals(kernels, CoreCounts()).bounds(np.arange(4), 4)
     for operator in range(4):
-        measured = [
-            one for one in kernels if one[0] == operator and any(r is not None for r in one[3])
-        ]
+        measured = [one for one in kernels if one[0] == operator and _is_measured(one)]
         weight = sum(one[1] for one in measured)
         if not weight:
             assert not bounds.bound[operator]
