@@ -401,6 +401,19 @@ def test_the_verdict_reads_metrics_however_many_there_are(
     assert "Compute is bound by loads from global memory 100% of its time." in answer
 
 
+def test_metrics_of_ids_that_no_task_has_are_left_out(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Ids are read as real numbers, of which some are no integers."""
+    path = _with_metrics(shelf, tmp_path / "run", {"aic_mte2_ratio": 0.85}.items())
+    whole = _bounds_of(path)
+    (database,) = path.rglob("ascend_pytorch_profiler_*.db")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        ids = (None, "task", b"task", -1, 2**53 + 1, 2**63 - 1, -1e300, float("inf"))
+        rows = [(one, 10**6, 0.1) for one in ids]
+        connection.executemany("INSERT INTO TASK_PMU_INFO VALUES (?, ?, ?)", rows)
+    assert whole[0]["bound"] == "mte2"
+    assert _bounds_of(path) == whole
+
+
 _BUSY: list[tuple[str, Any]] = [("aic_mac_ratio", 0.4), ("aic_total_cycles", 5000)]
 
 

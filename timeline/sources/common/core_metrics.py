@@ -58,7 +58,7 @@ class MetricsBuilder:
 _TABLE = "TASK_PMU_INFO"
 _COLUMNS = ("globalTaskId", "name", "value")
 _MOST_EXACT = 1 << 53
-"""Integers below it are exact as reals; ids of tasks and strings count from 0."""
+"""Integers up to it are exact as reals; ids of tasks and strings count from 0."""
 
 
 def read_task_metrics(
@@ -81,7 +81,8 @@ def read_task_metrics(
         return absent
     # One pass over the table, whose rows are most of the database: integers are read as reals.
     where = (
-        f'WHERE "{name}" IN ({", ".join(map(str, label_of))}) AND "{task}" < {_MOST_EXACT} '
+        f'WHERE "{name}" IN ({", ".join(map(str, label_of))}) '
+        f'AND "{task}" BETWEEN 0 AND {_MOST_EXACT} '
         f"AND typeof(\"{value}\") IN ('integer', 'real')"
     )
     columns = database.floats(_TABLE, dict.fromkeys(_COLUMNS, _ABSENT), where)
