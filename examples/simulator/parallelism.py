@@ -37,7 +37,11 @@ class Parallelism:
         return self.tensor * self.stages > 1
 
     def groups(self, world: int) -> tuple[Group, ...]:
-        """All groups that communicate, a pair for each two stages that follow each other."""
+        """All groups that communicate.
+
+        As in Megatron, `pp` are the ranks of a whole pipeline. Stages of longer ones send to the
+        next in pairs, which msprof-analyze calls `p2p`; those of two are the pair.
+        """
         everyone = Group(GROUP, "default_group", tuple(range(world)))
         if not self.named:
             return (everyone,)
@@ -51,7 +55,9 @@ class Parallelism:
             for stage in range(0, world, per_stage)
             for first in range(stage, stage + self.tensor)
         ]
-        found += [("pp", (rank, rank + per_stage)) for rank in range(world - per_stage)]
+        found += [("pp", tuple(range(first, world, per_stage))) for first in range(per_stage)]
+        if self.stages > 2:
+            found += [("p2p", (rank, rank + per_stage)) for rank in range(world - per_stage)]
         named = [
             Group(f"group_name_{number}", label, members)
             for number, (label, members) in enumerate(found)

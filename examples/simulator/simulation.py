@@ -183,7 +183,8 @@ class _Cluster:
         for sender, of_sender, receiver in zip(senders, sent, receivers, strict=True):
             of_receiver = receiver.launch_communication(*self._receive, backward=backward)
             pair = tuple(sorted((sender.rank, receiver.rank)))
-            group = next(one for one in self._labelled("pp") if one.members == pair)
+            pairs = (*self._labelled("pp"), *self._labelled("p2p"))
+            group = next(one for one in pairs if one.members == pair)
             both = (sender, receiver)
             launched = (of_sender, of_receiver)
             tasks = lay_out_pair(

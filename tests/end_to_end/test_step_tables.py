@@ -274,6 +274,17 @@ def test_groups_say_where_each_rank_is(tmp_path: Path, command: Command) -> None
     assert found == [*itertools.product((0, 1), repeat=3)]
 
 
+def test_all_stages_of_a_pipeline_are_told(tmp_path: Path, command: Command) -> None:
+    """By the group of a whole pipeline, beside the pairs in which its stages send."""
+    run = make_run(ranks=8, parallelism=Parallelism(tensor=2, stages=4))
+    write_torch_database(run, tmp_path / "run")
+    report = command.report(tmp_path / "run")
+    stages = [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert (report["parallel"]["stages"], report["parallel"]["stage_ranks"]) == (4, stages)
+    sent = {one["rank"]: one["stage"] for one in report["pipeline"]}
+    assert sent == {rank: rank // 2 for rank in range(8)}
+
+
 @pytest.mark.parametrize(
     ("sizes", "indices", "stages"),
     [

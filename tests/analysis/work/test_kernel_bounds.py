@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 import timeline
@@ -85,14 +85,23 @@ def _totals(kernels: list[_Kernel], cores: CoreCounts) -> KernelTotals:
     return KernelTotals.of(tasks, rows, operator, metrics, cores, cores_seen(tasks, metrics))
 
 
+def _is_measured(kernel: _Kernel) -> bool:
+    """Whether a kernel has a ratio, and some counter of it counted."""
+    _, duration_ns, _, ratios, in_core = kernel
+    return ratios != (None,) * len(RATIOS) and (any(ratios) or np.rint(duration_ns * in_core) > 0)
+
+
 @given(kernels=_KERNELS)
+@example([(0, 1, 0, (None, None, None, None, 0.0), 0.0)])
+@example([(0, 1, 0, (None, None, None, None, 0.0), 1.0)])
 def test_an_operator_is_bound_by_its_busiest_pipe(kernels: list[_Kernel]) -> None:
-    """Ratios are weighted by duration; kernels without any are left out, single gaps are 0."""
+    """Ratios are weighted by duration; kernels without any are left out, single gaps are 0.
+
+    So are kernels of which all counters are 0.
+    """
     bounds = _totals(kernels, CoreCounts()).bounds(np.arange(4), 4)
     for operator in range(4):
-        measured = [
-            one for one in kernels if one[0] == operator and any(r is not None for r in one[3])
-        ]
+        measured = [one for one in kernels if one[0] == operator and _is_measured(one)]
         weight = sum(one[1] for one in measured)
         if not weight:
             assert not bounds.bound[operator]
@@ -390,6 +399,19 @@ def test_the_verdict_reads_metrics_however_many_there_are(
     assert main(["--verdict", str(path)]) == 0
     answer = " ".join(capsys.readouterr().out.split())
     assert "Compute is bound by loads from global memory 100% of its time." in answer
+
+
+def test_metrics_of_ids_that_no_task_has_are_left_out(shelf: ProfileShelf, tmp_path: Path) -> None:
+    """Ids are read as real numbers, of which some are no integers."""
+    path = _with_metrics(shelf, tmp_path / "run", {"aic_mte2_ratio": 0.85}.items())
+    whole = _bounds_of(path)
+    (database,) = path.rglob("ascend_pytorch_profiler_*.db")
+    with closing(sqlite3.connect(database)) as connection, connection:
+        ids = (None, "task", b"task", -1, 2**53 + 1, 2**63 - 1, -1e300, float("inf"))
+        rows = [(one, 10**6, 0.1) for one in ids]
+        connection.executemany("INSERT INTO TASK_PMU_INFO VALUES (?, ?, ?)", rows)
+    assert whole[0]["bound"] == "mte2"
+    assert _bounds_of(path) == whole
 
 
 _BUSY: list[tuple[str, Any]] = [("aic_mac_ratio", 0.4), ("aic_total_cycles", 5000)]

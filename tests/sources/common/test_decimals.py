@@ -128,6 +128,9 @@ def test_ends_are_rounded_from_the_exact_sum(
 
 
 @given(st.text('0123456789.eE+-" \tNaInf/_x,', max_size=12).map(str.encode))
+@example(b'"01')
+@example(b'01"')
+@example(b'"')
 def test_what_is_no_number_has_no_time(text: bytes) -> None:
     bare = text.strip(AROUND_NUMBERS)
     number = NUMBER.fullmatch(bare)

@@ -56,6 +56,9 @@ class MetricsBuilder:
 
 
 _TABLE = "TASK_PMU_INFO"
+_COLUMNS = ("globalTaskId", "name", "value")
+_MOST_EXACT = 1 << 53
+"""Integers up to it are exact as reals; ids of tasks and strings count from 0."""
 
 
 def read_task_metrics(
@@ -72,23 +75,28 @@ def read_task_metrics(
         The metrics, and the row of each task in them, (tasks,), NO_ID if it has none.
     """
     absent = KernelMetrics(), np.full(len(task_ids), NO_ID)
-    if not database.count(_TABLE) or not (column := database.column_name(_TABLE, "value")):
+    task, name, value = (database.column_name(_TABLE, one) for one in _COLUMNS)
+    label_of = {number: one for number, one in names.items() if is_metric(one, every=every)}
+    if not (label_of and task and name and value):
         return absent
-    where = f"WHERE typeof(\"{column}\") IN ('integer', 'real')"
-    keys = database.integers(_TABLE, {"globalTaskId": NO_ID, "name": NO_ID}, where)
-    values = database.floats(_TABLE, {"value": _ABSENT}, where)["value"]
-    numbers, metric = distinct_values(keys["name"])
-    labels = [names.get(number, "") for number in numbers.tolist()]
-    wanted = dict.fromkeys(label for label in labels if is_metric(label, every=every))
-    place = {label: at for at, label in enumerate(wanted)}
-    column_of = np.array([place.get(label, NO_ID) for label in labels], np.int64)[metric]
+    # One pass over the table, whose rows are most of the database: integers are read as reals.
+    where = (
+        f'WHERE "{name}" IN ({", ".join(map(str, label_of))}) '
+        f'AND "{task}" BETWEEN 0 AND {_MOST_EXACT} '
+        f"AND typeof(\"{value}\") IN ('integer', 'real')"
+    )
+    columns = database.floats(_TABLE, dict.fromkeys(_COLUMNS, _ABSENT), where)
+    if not len(columns["name"]):
+        return absent
     # The last of several values in one cell stays, which is the first one in the table.
-    rows = np.flatnonzero(column_of != NO_ID)[::-1]
-    if not len(rows):
-        return absent
-    ids, kernel = distinct_values(keys["globalTaskId"][rows])
+    tasks, labelled, values = (columns[one][::-1] for one in _COLUMNS)
+    ids, kernel = distinct_values(tasks.astype(np.int64))
+    numbers, metric = distinct_values(labelled.astype(np.int64))
+    labels = [label_of[number] for number in numbers.tolist()]
+    wanted = {label: at for at, label in enumerate(dict.fromkeys(labels))}
     cells = np.full((len(wanted), len(ids)), np.nan)
-    cells[column_of[rows], kernel] = np.where(values[rows] < 0, np.nan, values[rows])
+    place = np.array([wanted[label] for label in labels])
+    cells[place[metric], kernel] = np.where(values < 0, np.nan, values)
     metrics = KernelMetrics(dict(zip(wanted, cells, strict=True))).measured()
     at = np.minimum(np.searchsorted(ids, task_ids), len(ids) - 1)
     return metrics, np.where(ids[at] == task_ids, at, NO_ID)

@@ -141,7 +141,7 @@ def _characters(texts: Sequence[bytes]) -> Characters:
         packed = np.array([text if len(text) <= LONGEST else b"" for text in plain], np.bytes_)
         return packed.view(np.uint8).reshape(len(texts), -1).T
     starts = np.concatenate([[0], ends[:-1] + 1])
-    quoted = joined[starts] == _QUOTE
+    quoted = (joined[starts] == _QUOTE) & (joined[ends - 1] == _QUOTE)
     starts, ends = starts + quoted, ends - quoted
     lengths = ends - starts
     lengths[lengths > LONGEST] = 0  # parsed one by one, since they would widen the whole array

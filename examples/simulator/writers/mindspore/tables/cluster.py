@@ -31,8 +31,8 @@ class Split:
     def of(cls, run: Run) -> Split:
         """How a run is split, by the groups that communicate."""
         ranks = run.truth.world
-        pairs = [group.members for group in run.truth.groups if group.label == "pp"]
-        stages = ranks // (pairs[0][1] - pairs[0][0]) if pairs else 1
+        pipelines = (len(group.members) for group in run.truth.groups if group.label == "pp")
+        stages = next(pipelines, 1)
         return cls("pipeline-parallel" if stages > 1 else "model-parallel", stages, ranks)
 
 
