@@ -19,7 +19,7 @@ from timeline.records.tables import Omission, OmissionCode
 from timeline.tracks import descriptions
 from timeline.tracks.model import Arg, ArgKind, Samples, Slices, Track
 from timeline.tracks.painter import Painter, SliceTable, integers, names
-from timeline.tracks.partition import IDLE, is_partition, wait_label, wait_labels, with_waits
+from timeline.tracks.partition import IDLE, wait_label, wait_labels, with_waits
 from timeline.tracks.rank_tracks import RankTracks
 
 WAITING, LATE = "Waiting", "Late by"
@@ -198,7 +198,10 @@ def _add_arrows(ranks: list[RankTracks], ends: Sequence[tuple[_End, _End]]) -> N
 
 
 class _WaitSlices(ColumnTable):
-    """Slices of waits: index of the rank that waits and of the last one, track, row and times."""
+    """Slices of waits: index of the rank that waits and of the last one, track, row and times.
+
+    start_ns, end_ns: when the rank waited for the last one.
+    """
 
     rank: Int64 = column(np.int64)
     last: Int64 = column(np.int64)
@@ -208,17 +211,43 @@ class _WaitSlices(ColumnTable):
     end_ns: Int64 = column(np.int64)
 
     @classmethod
-    def on(cls, place: int, track: Track, last_of: Mapping[str, int]) -> _WaitSlices:
-        """Return the waits on one row of a rank; last_of: index of the last rank by label."""
-        content = track.content
-        if not isinstance(content, Slices) or not (
-            is_partition(track) or content.category is Category.WAIT
-        ):
-            return cls.empty()
+    def of_rank(
+        cls, place: int, tracks: Sequence[Track], last_of: Mapping[str, int]
+    ) -> _WaitSlices:
+        """Return the waits on the rows of a rank; last_of: index of the last rank by label.
+
+        The partition of its time also counts as waiting what a hidden wait delayed, when the last
+        rank had come, see `delayed_until`. The rank waited for it during the hidden wait.
+        """
+        rows = [(track.id, track.content) for track in tracks if isinstance(track.content, Slices)]
+        parts = [row for row in rows if row[1].kind is SliceKind.PARTITION]
+        others = [row for row in rows if row[1].category is Category.WAIT]
+        pieces, waits = (
+            cls.concat(cls._on(place, *row, last_of) for row in some) for some in (parts, others)
+        )
+        if not len(waits):
+            return pieces
+        before = np.maximum(np.searchsorted(waits.start_ns, pieces.start_ns, side="right") - 1, 0)
+        wait = waits.take(before)
+        start_ns = np.maximum(pieces.start_ns, wait.start_ns)
+        end_ns = np.minimum(pieces.end_ns, wait.end_ns)
+        is_delayed = (wait.last == pieces.last) & (wait.end_ns <= pieces.start_ns)
+        is_part = (wait.last == pieces.last) & (start_ns < end_ns)
+        pieces = replace(
+            pieces,
+            start_ns=np.select([is_delayed, is_part], [wait.start_ns, start_ns], pieces.start_ns),
+            end_ns=np.select([is_delayed, is_part], [wait.end_ns, end_ns], pieces.end_ns),
+        )
+        return cls.concat([pieces, waits])
+
+    @classmethod
+    def _on(
+        cls, place: int, track: int, content: Slices, last_of: Mapping[str, int]
+    ) -> _WaitSlices:
         labels, which = distinct_values(content.name)
         last = np.array([last_of.get(content.strings[code], NO_ID) for code in labels], np.int64)
         row = np.flatnonzero(last[which] != NO_ID)
-        rank, on = (np.full(len(row), number, np.int64) for number in (place, track.id))
+        rank, on = (np.full(len(row), number, np.int64) for number in (place, track))
         return cls(rank, last[which][row], on, row, content.start_ns[row], content.end_ns[row])
 
 
@@ -227,11 +256,7 @@ def _late_ends(ranks: Sequence[RankTracks]) -> list[tuple[_End, _End]]:
     work_of = {place: _work(rank.tracks) for place, rank in enumerate(ranks)}
     last_of = {wait_label(rank.rank): place for place, rank in enumerate(ranks) if work_of[place]}
     waits = _WaitSlices.concat(
-        [
-            _WaitSlices.on(place, track, last_of)
-            for place, rank in enumerate(ranks)
-            for track in rank.tracks
-        ]
+        [_WaitSlices.of_rank(place, rank.tracks, last_of) for place, rank in enumerate(ranks)]
     )
     longest = waits.take(np.argsort(waits.start_ns - waits.end_ns, kind="stable")[:MOST_ARROWS])
     ends = list[tuple[_End, _End]]()
