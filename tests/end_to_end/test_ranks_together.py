@@ -137,7 +137,8 @@ def test_a_wait_leads_to_what_the_late_rank_did(
     kind: str, shelf: ProfileShelf, tmp_path: Path, command: Command
 ) -> None:
     """One arrow joins each wait to a slice of the rank it names, from some of that time: in a
-    detail, a task or why it idled."""
+    detail, a task or why it idled. A transfer that a hidden wait delayed leads to an earlier one.
+    """
     target = tmp_path / "t.pftrace"
     command.report(shelf.get("torch-db", ranks=4).path, "-o", target, "--kind", kind)
     found = TraceProcessor.load(target.read_bytes()).rows(
@@ -145,7 +146,8 @@ def test_a_wait_leads_to_what_the_late_rank_did(
         "   WHERE parent_id IS NULL UNION ALL SELECT track.id, top, above.name"
         "   FROM track JOIN above ON parent_id = above.id)"
         " SELECT wait.id, substr(wait.name, 13), lower(substr(on_rank.name, 1, 6)),"
-        "   work.ts < wait.ts + wait.dur AND wait.ts < work.ts + work.dur, work.category"
+        "   work.ts < wait.ts + wait.dur"
+        "   AND (wait.ts < work.ts + work.dur OR wait.category = 'partition'), work.category"
         " FROM slice wait LEFT JOIN flow ON wait.id IN (slice_out, slice_in)"
         " LEFT JOIN slice work ON work.id = slice_out + slice_in - wait.id"
         " LEFT JOIN above on_rank ON on_rank.id = work.track_id"
