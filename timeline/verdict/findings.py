@@ -46,6 +46,8 @@ _ALLOCATES = re.compile(r"(?:\b|@)(?:cuda|hip|musa|aclrt|rt)(?:Malloc|Free|HostA
 """Host calls that allocate or free device memory, during which the device waits."""
 MOSTLY_WON = 0.75
 """Share of the time in which devices wait for hosts from which a gain needs no explanation."""
+LEAST_CALL = 0.1
+"""Minimum share of the host's part of the critical path for a call to be named."""
 TIMES = 2
 """Minimum ratio to be reported as "times as long"; smaller ones are reported in percent."""
 
@@ -374,8 +376,9 @@ class FindingWords:
     ) -> tuple[str, int] | None:
         """Return the host call that takes most of the critical path, and its time.
 
-        None if the cause is neither the host nor unknown. Marks of steps are left out, as they are
-        no calls; so are waits for data if the host is the cause.
+        None if the cause is neither the host nor unknown, or no call takes a notable part, see
+        `LEAST_CALL`. Marks of steps are left out, as they are no calls; so are waits for data if
+        the host is the cause.
         """
         calls = self._on_host(finding, ranks)
         if not len(calls):
@@ -388,7 +391,8 @@ class FindingWords:
             blameless[names_waiting_for_data(strings)] = True
         total_ns = np.where(blameless, 0, total_ns)
         at = int(np.argmax(total_ns))
-        return (str(names[at]), int(total_ns[at])) if total_ns[at] else None
+        is_notable = LEAST_CALL * int(calls["duration_ns"].sum()) <= total_ns[at] > 0
+        return (str(names[at]), int(total_ns[at])) if is_notable else None
 
     def _longest_line(
         self, finding: Finding, ranks: tuple[int, ...] | None
