@@ -189,7 +189,11 @@ def report_findings(
         losses.residual_ns,
         losses.reason,
     )
-    return reported, find_culprit(facts, waiting, losses)
+    culprit = find_culprit(facts, waiting, losses)
+    if culprit is not None:
+        blaming = (one for one in reported.found if one.fault and one.ranks == (culprit.rank,))
+        culprit = replace(culprit, cause=next(blaming).cause)
+    return reported, culprit
 
 
 def _without_needed_gaps(losses: Findings, facts: Sequence[RankFacts]) -> Findings:
