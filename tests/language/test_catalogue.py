@@ -126,6 +126,19 @@ SENTENCES = {
         "新运行：rank 0,1：有 6 个算子在 kernel_details.csv 中没有对应的行，"
         "按 trace 自身的 Overlap Analysis 计入计算。"
     ),
+    "Step -97.1% (-151 ms): exposed waiting -95.7 ms (gone), idle -91% (-42.8 ms).": (
+        "单步耗时 -97.1%（-151 ms）：未被掩盖的等待 -95.7 ms（消失），空闲 -91%（-42.8 ms）。"
+    ),
+    "base: rank 1 is in this run only, and in its means.": (
+        "基线：rank 1 只在本次运行中，计入其均值。"
+    ),
+    "base: 3 runs lie in a; the newest is read (2023-11-02 20:41:02 UTC, ranks 0-3). Not read: "
+    "2023-11-02 20:07:09 UTC, ranks 0-3: put b of d into a directory of their own; 2023-11-02 "
+    "20:02:44 UTC, ranks 0-3: put c of d into a directory of their own.": (
+        "基线：a 中有 3 次运行；读取最新的一次（2023-11-02 20:41:02 UTC，rank 0-3）。未读取："
+        "2023-11-02 20:07:09 UTC，rank 0-3：请将 d 中的 b 移到单独的目录；"
+        "2023-11-02 20:02:44 UTC，rank 0-3：请将 d 中的 c 移到单独的目录。"
+    ),
     "rank 1: 36 records, kernel_details.csv: rows without a start and a duration, the first at "
     "line 4": "rank 1：36 条记录，kernel_details.csv：没有开始时间和时长的行，首个位于第 4 行",
     "rank 0: free time by the inner rule, as Overlap Analysis of trace_view.json tells.": (

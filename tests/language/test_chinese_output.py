@@ -102,6 +102,13 @@ def test_verdicts_of_real_captures_are_chinese(command: Command, name: str) -> N
     assert english_in(said.out + said.err) == []
 
 
+@pytest.mark.parametrize("names", [CAPTURES[:2], CAPTURES[:1] * 2])
+def test_comparisons_of_real_captures_are_chinese(command: Command, names: tuple[str, ...]) -> None:
+    said = command("compare", *map(real_capture, names), "--lang", "zh")
+    assert said.code == 0
+    assert english_in(said.out + said.err) == []
+
+
 def test_a_comparison_is_chinese(command: Command, profile: Path) -> None:
     said = command("compare", profile, "--steps", "1:2", "-v", "--lang", "zh")
     assert said.code == 0
