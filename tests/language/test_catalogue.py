@@ -16,6 +16,7 @@ import pytest
 
 from timeline.language import asked_language, said, spoken
 from timeline.language.catalogue import entries
+from timeline.tracks import descriptions
 
 ROOT = Path(__file__).parents[2]
 BESIDE = " .,;:()+-"
@@ -24,6 +25,8 @@ PARTS = re.compile(r"\{\}|#|\d+|[:,=]| (?:ns|gb s|in [a-z]+\/s)\b")
 """What is between texts in a string: an expression, a mark, or the unit of a column."""
 LONG = 2
 """Number of words from which they may be a part of a string."""
+COUNTING = {"add", "add_lines", "leave_out", "Omission"}
+"""Functions whose first argument is the reason for what is left out."""
 VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG", "LANGUAGE")
 
 
@@ -77,6 +80,29 @@ def test_every_text_is_said_somewhere(is_said: Callable[[str], bool]) -> None:
         if not all(is_said(_plain(literal)) for literal in entry.literals)
     ]
     assert stale == []
+
+
+def _reasons(path: Path) -> Iterator[str]:
+    """Yield the reasons for what is left out that a module gives as they are."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        reason = getattr(node.args[0], "value", None)
+        if name in COUNTING and isinstance(reason, str) and " " in reason:
+            yield reason
+
+
+def test_what_is_left_out_and_what_rows_show_is_chinese() -> None:
+    """Even where no run of the tests leaves it out or draws it."""
+    modules = (ROOT / "timeline").rglob("*.py")
+    texts = {reason for path in modules for reason in _reasons(path)}
+    assert len(texts) > 50
+    shown = {name: text for name, text in vars(descriptions).items() if name.isupper()}
+    texts |= {text for text in shown.values() if str(text).endswith(".")}
+    with spoken("zh"):
+        left = [text for text in sorted(texts) if not re.search("[\u4e00-\u9fff]", said(text))]
+    assert left == []
 
 
 def test_entries_are_told_apart_by_message_and_context() -> None:
