@@ -169,6 +169,16 @@ def _with_styles(line: str, styles: Sequence[tuple[int, int]], begin: int, end: 
     return line[place(begin, last=False) : place(end, last=True)]
 
 
+def print_text(text: str, stream: TextIO | None = None) -> None:
+    """Print text as it is, with characters escaped that the encoding of the stream lacks.
+
+    stream: standard output by default; nothing is printed if that is closed.
+    """
+    stream = sys.stdout if stream is None else stream
+    if stream is not None:
+        stream.write(encoded(text, stream.encoding or "utf-8"))
+
+
 def say(*lines: str, stream: TextIO | None = None) -> None:
     """Print lines, with invisible characters and those that the stream's encoding lacks escaped.
 
@@ -187,3 +197,8 @@ def say(*lines: str, stream: TextIO | None = None) -> None:
         shown = encoded(printable(said(line)), encoding)
         for part in wrapped(shown, width) if width else [shown]:
             print(part, file=stream)
+
+
+def say_remarks(*remarks: str) -> None:
+    """Print remarks on standard error, each behind the name of the program."""
+    say(*(f"tlexport: {said(remark)}" for remark in remarks), stream=sys.stderr)

@@ -16,6 +16,7 @@ import pytest
 
 from timeline.language import asked_language, said, spoken
 from timeline.language.catalogue import entries
+from timeline.tracks import descriptions
 
 ROOT = Path(__file__).parents[2]
 BESIDE = " .,;:()+-"
@@ -24,7 +25,9 @@ PARTS = re.compile(r"\{\}|#|\d+|[:,=]| (?:ns|gb s|in [a-z]+\/s)\b")
 """What is between texts in a string: an expression, a mark, or the unit of a column."""
 LONG = 2
 """Number of words from which they may be a part of a string."""
-VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG")
+COUNTING = {"add", "add_lines", "leave_out", "Omission"}
+"""Functions whose first argument is the reason for what is left out."""
+VARIABLES = ("LC_ALL", "LC_MESSAGES", "LANG", "LANGUAGE")
 
 
 def _strings(path: Path) -> Iterator[str]:
@@ -79,6 +82,29 @@ def test_every_text_is_said_somewhere(is_said: Callable[[str], bool]) -> None:
     assert stale == []
 
 
+def _reasons(path: Path) -> Iterator[str]:
+    """Yield the reasons for what is left out that a module gives as they are."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if not isinstance(node, ast.Call) or not node.args:
+            continue
+        name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+        reason = getattr(node.args[0], "value", None)
+        if name in COUNTING and isinstance(reason, str) and " " in reason:
+            yield reason
+
+
+def test_what_is_left_out_and_what_rows_show_is_chinese() -> None:
+    """Even where no run of the tests leaves it out or draws it."""
+    modules = (ROOT / "timeline").rglob("*.py")
+    texts = {reason for path in modules for reason in _reasons(path)}
+    assert len(texts) > 50
+    shown = {name: text for name, text in vars(descriptions).items() if name.isupper()}
+    texts |= {text for text in shown.values() if str(text).endswith(".")}
+    with spoken("zh"):
+        left = [text for text in sorted(texts) if not re.search("[\u4e00-\u9fff]", said(text))]
+    assert left == []
+
+
 def test_entries_are_told_apart_by_message_and_context() -> None:
     keys = [(entry.context, entry.message) for entry in entries()]
     assert len(keys) == len(set(keys))
@@ -120,6 +146,45 @@ SENTENCES = {
         "a 中有 2 次运行；读取最新的一次（2023-11-02 20:41:02 UTC，rank 0-3）。未读取："
         "2023-11-02 20:07:09 UTC，rank 0-3：请将 d 中的 b, c 等（另有 2 个）移到单独的目录；"
         "另有 2 次：tlexport a --list。"
+    ),
+    "new: ranks 0,1: 6 kernels without a row in kernel_details.csv count as computing, as the "
+    "trace's own Overlap Analysis counts them.": (
+        "新运行：rank 0,1：有 6 个算子在 kernel_details.csv 中没有对应的行，"
+        "按 trace 自身的 Overlap Analysis 计入计算。"
+    ),
+    "Step -97.1% (-151 ms): exposed waiting -95.7 ms (gone), idle -91% (-42.8 ms).": (
+        "单步耗时 -97.1%（-151 ms）：未被掩盖的等待 -95.7 ms（消失），空闲 -91%（-42.8 ms）。"
+    ),
+    "base: rank 1 is in this run only, and in its means.": (
+        "基线：rank 1 只在本次运行中，计入其均值。"
+    ),
+    "base: 3 runs lie in a; the newest is read (2023-11-02 20:41:02 UTC, ranks 0-3). Not read: "
+    "2023-11-02 20:07:09 UTC, ranks 0-3: put b of d into a directory of their own; 2023-11-02 "
+    "20:02:44 UTC, ranks 0-3: put c of d into a directory of their own.": (
+        "基线：a 中有 3 次运行；读取最新的一次（2023-11-02 20:41:02 UTC，rank 0-3）。未读取："
+        "2023-11-02 20:07:09 UTC，rank 0-3：请将 d 中的 b 移到单独的目录；"
+        "2023-11-02 20:02:44 UTC，rank 0-3：请将 d 中的 c 移到单独的目录。"
+    ),
+    "rank 1: 36 records, kernel_details.csv: rows without a start and a duration, the first at "
+    "line 4": "rank 1：36 条记录，kernel_details.csv：没有开始时间和时长的行，首个位于第 4 行",
+    "rank 0: free time by the inner rule, as Overlap Analysis of trace_view.json tells.": (
+        "rank 0：空闲（Free）按 inner 口径，依据 trace_view.json 的 Overlap Analysis。"
+    ),
+    "not used of ranks 0,1: op_summary.csv (the same records in another form), table CCU of a.db "
+    "(tasks of CCUs), 3 more in --json": (
+        "rank 0,1 中未使用：op_summary.csv（同样记录的另一种形式）, a.db 的表 CCU（CCU 的任务）, "
+        "另有 3 个见 --json"
+    ),
+    "42 more rows, all shorter, in the JSON report (--json).": (
+        "另有 42 行（均更短）见 JSON 报告（--json）。"
+    ),
+    "Port 9001 of this machine cannot be used: Address already in use. End what holds it, such as "
+    "another --open or trace_processor, and run this again, or drag a.json into a Perfetto UI.": (
+        "无法使用本机端口 9001：Address already in use。请结束占用它的程序（如另一个 --open 或 "
+        "trace_processor）后重新运行，或将 a.json 拖入 Perfetto UI。"
+    ),
+    "Stopped. a.json is written; to see it, drag a.json into https://ui.perfetto.dev.": (
+        "已停止。a.json 已写入；如要查看，请将 a.json 拖入 https://ui.perfetto.dev。"
     ),
     "waits_for_data takes 5% of computing; made 10% faster, it would make the run 1% shorter.": (
         "waits_for_data 占计算时间的 5%；若提速 10%，整个运行可缩短 1%。"
@@ -165,6 +230,13 @@ def test_the_language_is_that_of_the_option_else_of_the_locale(
     with monkeypatch.context() as ascii_only:
         ascii_only.setattr(sys, "stdout", io.TextIOWrapper(io.BytesIO(), "ascii"))
         assert (asked_language([]), asked_language(["--lang", "zh"])) == ("en", "zh")
+    assert asked_language(["--lang", "en", "--lang=zh"]) == "zh"
+    for listed, spoken_first in (("en_US:zh_CN", "en"), ("fr:zh_CN:en", "zh"), ("fr", "en")):
+        monkeypatch.setenv("LANGUAGE", listed)
+        assert asked_language([]) == spoken_first
+    monkeypatch.setenv("LANGUAGE", "zh_CN:en")
+    monkeypatch.setenv("LANG", "en_US.UTF-8")
+    assert asked_language([]) == "zh"
     monkeypatch.setenv("LC_ALL", "C.UTF-8")
     assert asked_language([]) == "en"
     assert asked_language(["profile", "--lang", "zh"]) == "zh"

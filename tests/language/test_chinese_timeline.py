@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,8 @@ from tests.support.perfetto_sql import Row, TraceProcessor
 from tests.support.profile_shelf import ProfileShelf
 from timeline import read_verdict
 from timeline.cli.main import main
-from timeline.language import spoken
-from timeline.viewer.queries import queries_text, questions, said_in_sql
+from timeline.language import said, spoken
+from timeline.viewer.queries import queries_text, questions, sql_of
 
 CASES = {
     "torch-db": ("--kind", "detail"),
@@ -22,6 +23,7 @@ CASES = {
     "kineto": ("--limit", "40KB"),
 }
 ENGLISH_WORDS = re.compile(r"\b[a-z]{2,} [a-z]{2,} [a-z]{2,}\b")
+CHINESE = re.compile("[\u4e00-\u9fff]")
 OF_PROFILE = "('task', 'hccl', 'api', 'scope', 'communication')"
 """Categories of slices that the profile names."""
 
@@ -36,8 +38,7 @@ class Timelines:
 
     def both(self, sql: str) -> list[list[Row]]:
         """What both answer."""
-        with spoken("zh"):
-            return [self.english.rows(sql), self.chinese.rows(said_in_sql(sql))]
+        return [self.english.rows(sql), self.chinese.rows(sql)]
 
 
 @pytest.fixture(scope="module", params=CASES)
@@ -73,11 +74,14 @@ def test_questions_have_the_same_numbers(drawn: Timelines, question: str) -> Non
     assert chinese == english
 
 
-def test_sql_may_name_rows_in_english(drawn: Timelines) -> None:
-    english, chinese = drawn.both(
-        "SELECT count(*), sum(dur) FROM drawn WHERE layer = 'Overlap Analysis' AND label = 'Idle'"
-    )
+def test_sql_of_users_is_asked_as_it_is(drawn: Timelines) -> None:
+    """Operators may be called what rows are; the views that it uses are of the language."""
+    sql = "SELECT 'Transfer' AS cause, count(*) FROM communication_ops"
+    (english,) = drawn.english.rows(sql_of(sql))
+    with spoken("zh"):
+        (chinese,) = drawn.chinese.rows(sql_of(sql))
     assert chinese == english
+    assert english[0] == "Transfer"
 
 
 def test_no_sentence_is_english(drawn: Timelines) -> None:
@@ -107,11 +111,21 @@ def test_rows_are_in_the_order_of_the_english_ones(drawn: Timelines) -> None:
     assert orders[0] == orders[1]
 
 
-def test_the_verdict_is_shown_again_in_chinese(
-    drawn: Timelines, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("asked", ["en", "zh"])
+def test_a_verdict_is_shown_in_the_language_of_its_file(
+    drawn: Timelines, capsys: pytest.CaptureFixture[str], asked: str
 ) -> None:
-    assert main(["show", str(drawn.path), "--lang", "zh"]) == 0
-    said = capsys.readouterr().out
-    assert re.search("[\u4e00-\u9fff]", said.splitlines()[0])
-    english = next(iter(read_verdict(drawn.path).sentences))
-    assert english not in said
+    """As text and as JSON, whatever --lang asks for."""
+    english = list(read_verdict(drawn.path).sentences)
+    with spoken("zh"):
+        chinese = list(map(said, english))
+    for path, sentences in (
+        (drawn.path, chinese),
+        (drawn.path.with_name(drawn.path.name.replace("zh-", "en-")), english),
+    ):
+        assert main(["show", str(path), "--lang", asked]) == 0
+        shown = capsys.readouterr()
+        assert shown.out.startswith(sentences[0])
+        assert bool(CHINESE.search(shown.out + shown.err)) == (sentences is chinese)
+        assert main(["show", str(path), "--json", "--lang", asked]) == 0
+        assert json.loads(capsys.readouterr().out)["sentences"] == sentences

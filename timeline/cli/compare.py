@@ -17,7 +17,6 @@ from timeline.cli.printing import (
     is_piped,
     look_at_lines,
     print_data,
-    print_text,
     shown_progress,
     table_file,
     timeline_file,
@@ -27,7 +26,7 @@ from timeline.cli.printing import (
 from timeline.declarations import fill
 from timeline.errors import RegressionError
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
-from timeline.printable import say
+from timeline.printable import print_text, say
 from timeline.process import ended_by_signals
 from timeline.selection import Selection
 
@@ -88,7 +87,7 @@ def _print_report(
     text = comparison_text(
         report.comparison, Display.of(stream), gate=report.gate, verbose=prints.verbose
     )
-    stream.write(text + "\n")
+    print_text(text + "\n", stream)
     say(*written_lines(report, asked, prints), *look_at_lines(report.page), stream=stream)
     if report.outputs and not opens and not is_piped(asked.output):
         say(OPEN_HINT.format(", or add --open"), stream=stream)

@@ -17,7 +17,6 @@ from timeline.cli.printing import (
     look_at_lines,
     print_data,
     print_json,
-    print_text,
     say_commands,
     say_warnings,
     shown_progress,
@@ -29,7 +28,7 @@ from timeline.cli.printing import (
 )
 from timeline.declarations import fill
 from timeline.options import ExportOptions, ReadingOptions
-from timeline.printable import say
+from timeline.printable import print_text, say
 from timeline.process import ended_by_signals
 from timeline.selection import Selection
 
@@ -146,9 +145,8 @@ def _print_report(
     from timeline.reports.terminal_verdict import verdict_text
 
     display = Display.of(stream)
-    stream.write(
-        verdict_text(report.verdict, report.figures, display, verbose=prints.verbose) + "\n"
-    )
+    text = verdict_text(report.verdict, report.figures, display, verbose=prints.verbose)
+    print_text(text + "\n", stream)
     more = report.verbose_lines() if prints.verbose else []
     page = look_at_lines(asked.report)
     why = report.verdict.commands_text(report.see_why)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from timeline.errors import SourceError, TimelineError
 from timeline.language import asked_language, spoken
-from timeline.printable import say
+from timeline.printable import say, say_remarks
 from timeline.process import (
     WRITTEN_BEFORE,
     Terminated,
@@ -49,7 +49,8 @@ def _run_or_explain(words: list[str]) -> int:
             _run(words)
     except TimelineError as error:
         first, *more = error.lines()
-        say(f"tlexport: {first}", *more, stream=sys.stderr)
+        say_remarks(first)
+        say(*more, stream=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt as interrupt:
         number = interrupt.number if isinstance(interrupt, Terminated) else signal.SIGINT
@@ -57,25 +58,25 @@ def _run_or_explain(words: list[str]) -> int:
         return say_interrupted(number, written=WRITTEN_BEFORE in interrupt.args)
     except OSError as error:
         if error.filename is not None:
-            say(f"tlexport: {error.filename}: {error.strerror}.", stream=sys.stderr)
+            say_remarks(f"{error.filename}: {error.strerror}.")
             return 1
         if error.errno in SCARCE:
-            say(f"tlexport: cannot go on: {error.strerror}. {FEWER_JOBS}", stream=sys.stderr)
+            say_remarks(f"cannot go on: {error.strerror}. {FEWER_JOBS}")
             return 1
         # An error without a file name: the terminal or pipe failed.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if not isinstance(error, BrokenPipeError):
-            say(f"tlexport: cannot print: {error.strerror}.", stream=sys.stderr)
+            say_remarks(f"cannot print: {error.strerror}.")
         return 1
     except MemoryError:
-        say(f"tlexport: there is not enough memory. {FEWER_JOBS}", stream=sys.stderr)
+        say_remarks(f"there is not enough memory. {FEWER_JOBS}")
         return 1
     except ImportError as error:
         library = _unmapped(error)
         if library is None:
             raise
         what = f"there is not enough memory to load the module {library}."
-        say(f"tlexport: {what} {FEWER_JOBS}", stream=sys.stderr)
+        say_remarks(f"{what} {FEWER_JOBS}")
         return 1
     return 0
 

@@ -15,7 +15,7 @@ from timeline.declarations import Group, InCompare, Option, option, options_in
 from timeline.errors import UsageError, did_you_mean
 from timeline.language import said
 from timeline.options import CompareOptions, ExportOptions, ReadingOptions
-from timeline.printable import filled, wrapped
+from timeline.printable import filled, print_text, wrapped
 from timeline.selection import Selection
 from timeline.version import __version__
 
@@ -402,7 +402,8 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print the help or the version; unlike in argparse, a failing stream raises an error."""
-        print(message, end="", file=file, flush=True)
+        print_text(message, file)
+        print(end="", file=file, flush=True)
 
     def error(self, message: str) -> NoReturn:
         """Raise a UsageError instead of exiting."""

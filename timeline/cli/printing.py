@@ -17,7 +17,7 @@ from timeline.cli.parser import PrintOptions, ViewOptions
 from timeline.errors import TimelineWarning, UsageError, in_python
 from timeline.language import ENGLISH, said_parts, spoken_language
 from timeline.options import Fit
-from timeline.printable import encoded, printable_json, say
+from timeline.printable import print_text, printable_json, say, say_remarks
 from timeline.process import WRITTEN_BEFORE
 
 if TYPE_CHECKING:
@@ -152,21 +152,15 @@ def print_data(
     Returns:
         The stream for the report as text; None if no text is printed.
     """
-    say_remarks(report.notes if prints.quiet else report.warnings)
+    say_remarks(*(report.notes if prints.quiet else report.warnings))
     if prints.json:
         print_json(report.to_json())
         return None
     if asked.csv == STDOUT and sys.stdout is not None:
-        sys.stdout.write(table().to_csv(safe=sys.stdout.isatty()))
+        print_text(table().to_csv(safe=sys.stdout.isatty()))
     if prints.quiet:
         return None
     return sys.stderr if asked.csv == STDOUT or is_piped(asked.output) else sys.stdout
-
-
-def print_text(text: str) -> None:
-    """Print text, with characters escaped that standard output cannot encode."""
-    if sys.stdout is not None:
-        sys.stdout.write(encoded(text, sys.stdout.encoding or "utf-8"))
 
 
 def say_commands(commands: Iterable[str]) -> None:
@@ -189,12 +183,7 @@ def say_warnings(remarks: Iterable[str], notes: Iterable[str], prints: PrintOpti
     """Print notes, and warnings of the library that are not notes; with -q only the notes."""
     printed = set(map(in_python, notes))
     more = () if prints.quiet else (one for one in remarks if one not in printed)
-    say_remarks([*more, *notes])
-
-
-def say_remarks(remarks: Iterable[str]) -> None:
-    """Print remarks on standard error."""
-    say(*(f"tlexport: {remark}" for remark in remarks), stream=sys.stderr)
+    say_remarks(*more, *notes)
 
 
 def viewer(

@@ -10,14 +10,12 @@ from timeline.cli.printing import (
     check_standard_output,
     flush,
     print_json,
-    print_text,
     say_commands,
-    say_remarks,
 )
 from timeline.declarations import fill
 from timeline.errors import SourceError
 from timeline.language import ENGLISH, spoken
-from timeline.printable import say
+from timeline.printable import print_text, say, say_remarks
 from timeline.process import ended_by_signals
 from timeline.selection import Selection
 from timeline.units import format_count
@@ -27,7 +25,7 @@ TO_OPEN = frozenset({"--lang", "--offline", "--open", "--quiet", "--ranks", "--w
 
 
 def run_show(asked: argparse.Namespace) -> None:
-    """Print the verdict that a file contains.
+    """Print the verdict that a file contains, all of it in the language of the file.
 
     Raises:
         TimelineError: the file has no verdict or cannot be read; the message says what to do.
@@ -36,21 +34,23 @@ def run_show(asked: argparse.Namespace) -> None:
     check_standard_output(prints, asked)
     with ended_by_signals():
         from timeline.commands.show import read_verdict
+        from timeline.encoders.attributes import LANGUAGE, read_attributes
     filed = read_verdict(asked.file)
     if not filed.lines and not prints.json:
         what = f"was written by tlexport {filed.version}, which put no printed lines into files."
         do = "Export the profile again, or print what the file has with --json."
         raise SourceError(Path(asked.file), what, do=do)
-    say_remarks(filed.notes)
-    if prints.json:
-        print_json(filed.to_json())
-    elif not prints.quiet:
-        verbose = filed.verbose_lines if prints.verbose else ()
-        say(*(verbose or filed.lines))
-        say_commands(filed.commands)
-    if prints.verbose:
-        for name, rows in filed.left_out.items():
-            say(f"Not in the file, to keep it small: {format_count(rows, 'row')} of {name}")
+    with spoken(read_attributes(Path(asked.file)).get(LANGUAGE, ENGLISH)):
+        say_remarks(*filed.notes)
+        if prints.json:
+            print_json(filed.to_json())
+        elif not prints.quiet:
+            verbose = filed.verbose_lines if prints.verbose else ()
+            say(*(verbose or filed.lines))
+            say_commands(filed.commands)
+        if prints.verbose:
+            for name, rows in filed.left_out.items():
+                say(f"Not in the file, to keep it small: {format_count(rows, 'row')} of {name}")
     flush()
 
 
@@ -113,7 +113,7 @@ def run_open(asked: argparse.Namespace) -> None:
     file = Path(asked.file)
     written = read_timeline(file)
     if not ends_as_written(file):
-        say_remarks([f"{file} was cut off, or changed after it was written."])
+        say_remarks(f"{file} was cut off, or changed after it was written.")
     look = written.look_at(chosen)
     with spoken(written.language):  # names of rows are looked for
         view = view_of_file(written.output, look)

@@ -35,15 +35,22 @@ def spoken(language: str) -> Iterator[None]:
 
 
 def asked_language(words: Sequence[str]) -> str:
-    """Return the language that words of a command ask for with --lang, else that of the locale."""
-    flag = "--lang"
+    """Return the language that words of a command ask for, else that of the environment.
+
+    The last --lang counts. Else it is the first of $LANGUAGE that there is, as in gettext, which
+    reads this list except in the locale C; without the list, the language of the locale.
+    """
+    flag, asked = "--lang", ""
     for word, following in zip_longest(words, words[1:], fillvalue=""):
         value = following if word == flag else word.removeprefix(f"{flag}=")
         if word.startswith(flag) and value in LANGUAGES:
-            return value
+            asked = value
     locale = next(filter(None, map(os.environ.get, _VARIABLES)), "")
-    is_chinese = locale.lower().startswith(CHINESE) and _can_print(_CHARACTER)
-    return CHINESE if is_chinese else ENGLISH
+    is_plain = locale.partition(".")[0] in ("", "C", "POSIX")
+    wanted = (not is_plain and os.environ.get("LANGUAGE")) or locale
+    known = (one[:2] for one in wanted.lower().split(":") if one.startswith(LANGUAGES))
+    is_chinese = next(known, ENGLISH) == CHINESE and _can_print(_CHARACTER)
+    return asked or (CHINESE if is_chinese else ENGLISH)
 
 
 def _can_print(text: str) -> bool:

@@ -130,7 +130,7 @@ def sql_of(question: str) -> str:
             )
         question = f"SELECT * FROM {question}"
     views = definitions(words & _statements().keys())
-    return f"{views} {said_in_sql(question)}".strip()
+    return f"{views} {question}".strip()
 
 
 def ask(file: Path, question: str) -> Table:

@@ -358,9 +358,9 @@ def columns_of_runs(base_ns: Int64, new_ns: Int64, heads: tuple[str, str]) -> li
     shares = [
         0
         if not change
-        else "new"
+        else said("new", "cell")
         if not old
-        else "gone"
+        else said("gone", "cell")
         if change == -old
         else round(change / old, 6)
         for change, old in zip(delta.tolist(), base.tolist(), strict=True)
