@@ -36,6 +36,8 @@ SAMPLED = 1 << 14
 def repeated_rows(table: Spans) -> Bool:
     """Return a mask of rows with a duration that equal an earlier row in every column.
 
+    Only the metrics of a kernel may lie in another row of their table.
+
     No context of a stream or plane, and no thread, does the same thing twice in one interval: such
     rows come from exports that overlap, and from files that were merged twice.
     """
@@ -44,7 +46,8 @@ def repeated_rows(table: Spans) -> Bool:
     rows = rows[table.end_ns[rows] > table.start_ns[rows]]
     if not len(rows):
         return repeated
-    columns = [take(getattr(table, field.name), rows) for field in fields(table)]
+    compared = (field.name for field in fields(table) if field.name != "metrics")
+    columns = [take(getattr(table, name), rows) for name in compared]
     columns = [
         values.view(np.int64) if values.dtype == np.float64 else values for values in columns
     ]
