@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -124,7 +123,7 @@ def render_export_page(report: ExportReport) -> bytes:
 
 def _title(report: ExportReport) -> str:
     """Return the last two parts of the path that all captures of the report share."""
-    sources = [Path(os.path.abspath(rank.source)) for rank in report.ranks]
+    sources = [rank.source.resolve() for rank in report.ranks]
     parents = [{source, *source.parents} for source in sources]
     shared = set.intersection(*parents) if parents else {Path()}
     common = max(shared, key=lambda path: len(path.parts))
@@ -159,7 +158,8 @@ def _time_section(report: ExportReport, grid: StepGrid) -> Block | None:
     if not parts:
         return None
     found = _ranks_of_findings(report.verdict)
-    few = f"{FEW_BARS} of {len(used)} ranks: those of findings, the one that waits longest, and those that take longest."
+    few = f"{FEW_BARS} of {len(used)} ranks: those of findings, the one that waits "
+    few += "longest, and those that take longest."
     places = {rank.rank: rank.indices for rank in report.ranks}
     waits = "waiting_ns" if np.ma.count(used["waiting_ns"]) else "not_overlapped_ns"
     waiter = used["rank"][np.argmax(np.ma.filled(used[waits], 0))]
