@@ -22,7 +22,7 @@ from timeline.errors import OutputError
 from timeline.records.tables import Omission, OmissionCode
 from timeline.reports.export_report import ExportReport
 from timeline.reports.html import render_export_page
-from timeline.reports.html.charts import PARTS, StepGrid, draw_steps, with_parts
+from timeline.reports.html.charts import PARTS, StepGrid, draw_rank_map, draw_steps, with_parts
 from timeline.reports.html.page import LONG, LONGEST, size_column
 from timeline.tables.operators import total_by_type
 from timeline.tables.parallel import ParallelIndices
@@ -358,6 +358,22 @@ def test_the_map_of_ranks_is_of_the_figures(shelf: ProfileShelf, here: Path) -> 
     assert np.nanmax(values["Late"]) == pytest.approx(late_ns, rel=1e-6)
 
 
+def test_the_map_opens_on_the_measure_that_shows_the_finding() -> None:
+    """How late ranks come, unless others come as late; then what the rank itself takes."""
+    made = made_report(8, 3, names=3)
+    means = with_parts(made.verdict.mean_steps)
+    period_ns = np.where(means["rank"] == 5, 3, 1) * means["period_ns"]
+    means = Table({**means.columns, "period_ns": period_ns})
+    grid = StepGrid.of(made.figures)
+    for late_ns, label in ((np.arange(8) == 5, "Late"), (np.arange(8) > 1, "Own time")):
+        late = np.repeat(late_ns[:, None] * 1_000_000, grid.shape[1], axis=1)
+        drawn = draw_rank_map(
+            means, replace(grid, times={**grid.times, "late_ns": late}), {}, {5: "finding 1"}
+        )
+        assert drawn is not None
+        assert drawn["measures"][drawn["shown"]]["label"] == label
+
+
 def test_an_index_leads_to_every_section(content: bytes) -> None:
     links = re.findall(r'<a href="#([^"]*)">([^<]*)</a>', content.decode().split("<nav")[1])
     sections = [block for block in read(content).blocks if block["is"] == "section"]
@@ -629,6 +645,21 @@ def test_a_row_gives_the_command_that_opens_its_place(opened: Open) -> None:
     row.get_by_role("button").click()
     assert shown.locator(".next code", has_text=command).is_visible()
     assert shown.evaluate("getSelection().toString()") == command
+    assert "run it in a terminal" in shown.locator(".command").first.inner_text()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(("window", "width"), [(1366, 1318), (1920, 1400)])
+def test_charts_and_tables_are_as_wide_as_the_window(
+    opened: Open, content: bytes, window: int, width: int
+) -> None:
+    """Up to a limit, beyond which bars are hard to compare; sentences stay readable."""
+    shown = opened(content, viewport={"width": window, "height": 800})
+    for name in ("svg[data-name=parts]", "#operators-by-type"):
+        box = shown.locator(f".wide > {name}, .scroll > {name}").first.bounding_box()
+        assert box is not None
+        assert box["width"] == width
+    assert shown.evaluate("document.querySelector('p.lead').clientWidth") <= 880
 
 
 @pytest.mark.browser

@@ -217,7 +217,7 @@ def test_sentences_name_what_is_slow() -> None:
     assert interval["text"] == "The step interval of rank 2 is 2.432 ms, 23% above the mean."
     (slow,) = advise(links=[link(0, 1, 0, 20_000), link(1, 0, 1, 20_000, total_ns=4000)])
     assert slow["text"] == (
-        "The SDMA link 0-1 of rank 1, numbered inside its group, moves 5.00 GB/s, 60% below the "
-        "mean of SDMA links."
+        "The SDMA link 0-1 of rank 1, numbered inside its group, moves 5.00 GB/s, 60% below "
+        "12.5 GB/s, the mean of SDMA links that move much."
     )
     assert (slow["source_rank"], slow["target_rank"], slow["unit"]) == (0, 1, "GB/s")

@@ -448,7 +448,8 @@ def _slow_link(kind: str, row: Row, share: float, mean: float) -> Advice:
         share=share,
         threshold=FROM_MEAN,
         text=f"The {named} {ends} of rank {row['rank']}{inside} moves "
-        f"{format_rate(row['bandwidth_gb_s'])}, {share:.0%} below the mean of {named}s.",
+        f"{format_rate(row['bandwidth_gb_s'])}, {share:.0%} below {format_rate(mean)}, the mean of "
+        f"{named}s that move much.",
         # Findings report the cost of links between known ranks.
         severity=share / FROM_MEAN if in_group else 0.0,
     )

@@ -54,6 +54,15 @@ chart.
 LEAST_SEEN = 1e-3
 """Minimum share of a chart that is visible; less would be below a pixel."""
 _NO_GRAPH = -1
+_MEASURES = {
+    "Late": "How much later than its peers a rank comes to collectives, per step; whoever waited "
+    "for a slow rank comes late too.",
+    "Own time": "A step without exposed communication: computing, copies, and idle time.",
+    "Waiting": "Exposed communication until the last rank has come.",
+    "Transfer": "Exposed communication once all ranks have come.",
+    "Exposed communication": "Communication while nothing computes.",
+}
+"""Measures of the map of ranks, and what they are."""
 
 
 @dataclass(frozen=True)
@@ -351,14 +360,18 @@ def draw_rank_map(
     shown = {name: values for name, values in measures.items() if np.ma.filled(values, 0).any()}
     if len(ranks) < 2 or not shown:
         return None
+    is_found = np.isin(ranks, list(found))
+    clear = [at for at, values in enumerate(shown.values()) if _stand_out(values, is_found)]
     return {
         "is": "ranks",
         "ranks": ranks,
         "rows": _rows_of_ranks(ranks, places),
         "found": {str(rank): said(words) for rank, words in found.items()},
+        "shown": clear[0] if clear else 0,
         "measures": [
             {
                 "label": name,
+                "note": _MEASURES[name],
                 "values": packed(np.ma.asanyarray(values)),
                 "low": float(min(values.min(), (1 - LEAST_CONTRAST) * values.max())),
                 "high": float(values.max()),
@@ -366,6 +379,14 @@ def draw_rank_map(
             for name, values in shown.items()
         ],
     }
+
+
+def _stand_out(values: npt.NDArray[Any], is_found: Bool) -> bool:
+    """Return whether some ranks are above all others by more than half of the range of values."""
+    found, others = (np.ma.compressed(values[mask]) for mask in (is_found, ~is_found))
+    if not len(found) or not len(others):
+        return False
+    return bool(2 * (found.mean() - others.max()) > values.max() - values.min())
 
 
 def _rows_of_ranks(ranks: Sequence[int], places: Mapping[int, ParallelIndices]) -> list[Block]:

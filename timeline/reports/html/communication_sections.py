@@ -193,7 +193,8 @@ def _kind_table(kinds: Table) -> Block | None:
             share_column("Of reference", kinds["bandwidth_gb_s"] / kinds["reference_gb_s"]),
             *columns_of(kinds, "slowest_gb_s", "fastest_gb_s", "links", "size_bytes"),
         ],
-        f"The reference is {reference}. Small transfers stay far below it.",
+        f"Bandwidth is all data by all time. The reference is {reference}. Small transfers "
+        "stay far below it.",
     )
 
 

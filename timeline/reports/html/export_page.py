@@ -123,7 +123,7 @@ def render_export_page(report: ExportReport) -> bytes:
 
 def _title(report: ExportReport) -> str:
     """Return the last two parts of the path that all captures of the report share."""
-    sources = [rank.source.absolute() for rank in report.ranks]
+    sources = [rank.source.resolve() for rank in report.ranks]
     parents = [{source, *source.parents} for source in sources]
     shared = set.intersection(*parents) if parents else {Path()}
     common = max(shared, key=lambda path: len(path.parts))
@@ -158,13 +158,16 @@ def _time_section(report: ExportReport, grid: StepGrid) -> Block | None:
     if not parts:
         return None
     found = _ranks_of_findings(report.verdict)
-    few = f"{FEW_BARS} of {len(used)} ranks: those of findings, and those that take longest."
+    few = f"{FEW_BARS} of {len(used)} ranks: those of findings, the one that waits "
+    few += "longest, and those that take longest."
     places = {rank.rank: rank.indices for rank in report.ranks}
+    waits = "waiting_ns" if np.ma.count(used["waiting_ns"]) else "not_overlapped_ns"
+    waiter = used["rank"][np.argmax(np.ma.filled(used[waits], 0))]
     return section(
         "Where the time goes",
         draw_rank_map(used, grid, places, found),
         note(" ".join([*_bars_notes(report, parts), *([few] if len(used) > MOST_BARS else [])])),
-        draw_rank_bars(used, parts, first=found),
+        draw_rank_bars(used, parts, first={*found, int(waiter)}),
         folded(_rank_table(report)),
     )
 

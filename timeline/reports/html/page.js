@@ -1,6 +1,7 @@
 'use strict';
 (() => {
   const sections = JSON.parse(document.getElementById('data').textContent);
+  const main = document.querySelector('main');
 
   // -- elements -----------------------------------------------------------------------------------
 
@@ -58,7 +59,7 @@
       const width = value.length > 46 ? ' long' : value.length > 22 ? ' middle' : '';
       return el('td', {class: `word${width}`, title: column.whole && column.whole[at]}, value || '–');
     }
-    if (column.kind === 'command') return el('td', {}, value ? el('button', {type: 'button', class: 'open', title: value}, 'Open') : '–');
+    if (column.kind === 'command') return el('td', {}, value ? el('button', {type: 'button', class: 'copy', value, title: `Copy the command that opens it, to run in a terminal: ${value}`}, 'Copy') : '–');
     if (column.kind === 'labels') return el('td', {class: 'n'}, column.texts[at] || '–');
     if (value === null) return el('td', {class: 'n'}, '–');
     const text = column.kind === 'share' ? percent(value) :
@@ -90,12 +91,13 @@
     });
     const table = el('table', {id: name}, el('caption', {class: 'away'}, caption), el('thead', {}, el('tr', {}, heads)), body);
     // The command of the row that was clicked, selected, and copied where that is allowed.
-    const command = el('p', {class: 'next', role: 'status'});
+    const command = el('p', {class: 'next command', role: 'status'});
     body.addEventListener('click', ({target}) => {
-      if (!target.matches('button.open')) return;
-      command.replaceChildren(el('code', {}, target.title));
-      getSelection().selectAllChildren(command);
-      if (navigator.clipboard) navigator.clipboard.writeText(target.title).catch(() => {});
+      if (!target.matches('button.copy')) return;
+      const code = el('code', {}, target.value), what = el('span', {}, 'Copy it, and run it in a terminal:');
+      command.replaceChildren(what, ' ', code);
+      getSelection().selectAllChildren(code);
+      if (navigator.clipboard) navigator.clipboard.writeText(target.value).then(() => { what.textContent = 'Copied; run it in a terminal:'; }, () => {});
     });
     const shown = [
       el('div', {class: 'scroll', tabindex: 0, role: 'region', 'aria-label': caption}, table),
@@ -161,10 +163,10 @@
     }
     return [0];
   };
-  // A drawing for a wide and for a narrow screen. draw: elements from a width; tell: words for a place.
+  // A drawing for a wide screen, a narrow one, and paper. draw: elements from a width; tell: words for a place.
   const figureOf = (block, height, draw, tell, legend) => {
     const reading = tell && el('p', {class: 'reading', 'data-of': block.name, 'aria-hidden': 'true'});
-    const pictures = Object.entries({wide: 880, narrow: 360}).map(([size, width]) => {
+    const pictures = Object.entries({wide: Math.max(720, main.clientWidth), narrow: 360, paper: 880}).map(([size, width]) => {
       const {edges, parts} = draw(width);
       const picture = svg('svg', {
         viewBox: `0 0 ${width} ${height}`, width, height, role: 'img', 'aria-label': block.label, 'data-name': block.name,
@@ -209,6 +211,8 @@
     const numbered = layers.filter((layer) => layer.at && layer.values);
     const first = Math.min(...numbered.map((layer) => layer.at[0]));
     const last = Math.max(...numbered.map((layer) => layer.at[layer.at.length - 1]));
+    const lengthAt = (at) => Math.max(...layers.map((layer) => (layer.is === 'stack' ? layer.parts : layer.is === 'line' ? [layer] : [])
+      .map(({values}) => values[at]).filter(isGiven).reduce((sum, value) => sum + value, 0)));
     const draw = (width) => {
       const edges = {left: AXES.left, right: width - AXES.right, top: AXES.top, bottom: height - AXES.bottom};
       const {left, right, bottom} = edges;
@@ -221,12 +225,21 @@
         rule(`M${left} ${y(value * size)}H${right}`),
         label(left - 6, Number(y(value * size)) + 4, digits(value, 6), {anchor: 'end', muted: true}),
       ]);
-      const clip = svg('svg', {x: 0, y: 0, width, height: bottom + (numbered.length ? 2 : 0)}, layers.map((layer) => drawLayer(layer, {x, y, wide, left, right, bottom, size})));
+      // Columns that are longer than the axis are cut off at its top, with their lengths above.
+      let free = 0;
+      const cut = ids.map((_, at) => [Number(x(at)), lengthAt(at)]).filter(([, value]) => value > top).map(([middle, value]) => {
+        const last = middle > right - 70, from = middle - (last ? 70 : 0);
+        if (from < free) return label(middle, 16, '↑', {anchor: 'middle'});
+        free = from + 75;
+        return label(middle + (last ? 4 : -4), 16, last ? `${spelled(value)} ↑` : `↑ ${spelled(value)}`, {anchor: last ? 'end' : 'start'});
+      });
+      const above = cut.length ? edges.top : 0, high = bottom + (numbered.length ? 2 : 0) - above;
+      const clip = svg('svg', {x: 0, y: above, width, height: high, viewBox: `0 ${above} ${width} ${high}`}, layers.map((layer) => drawLayer(layer, {x, y, wide, left, right, bottom, size})));
       const axis = numbered.length ? [
         ticksUpTo(first, last, 8, true).map((value) => label(Number(x(value)), bottom + 15, String(value), {anchor: 'middle', muted: true})),
         label(right, bottom + 32, block.noun, {anchor: 'end', muted: true}),
       ] : columnLabels(ids, labels, block.noun, edges);
-      return {edges, parts: [parts, label(left - 4, 14, unit, {muted: true}), clip, rule(`M${left} ${bottom}H${right}`), axis]};
+      return {edges, parts: [parts, label(left - 6, 14, unit, {anchor: 'end', muted: true}), cut, clip, rule(`M${left} ${bottom}H${right}`), axis]};
     };
     const keys = layers.flatMap((layer) => layer.is === 'stack' ? layer.parts : [{...layer, stroke: layer.is === 'line'}]);
     const named = keys.filter((key) => key.label).sort((a, b) => Boolean(b.stroke) - Boolean(a.stroke));
@@ -399,7 +412,7 @@
   };
 
   // A map of all ranks: rows of boxes of cells, coloured by the measure that is chosen.
-  const rankMapOf = ({ranks, rows, found, measures}) => {
+  const rankMapOf = ({ranks, rows, found, measures, shown}) => {
     const values = measures.map((measure) => unpacked(measure.values));
     const size = ranks.length <= 16 ? 'large' : ranks.length <= 256 ? 'middle' : 'small';
     const named = new Map(rows.flatMap((row) => row.boxes.flatMap((box) =>
@@ -409,10 +422,11 @@
       const place = named.get(at) ? ` (${named.get(at)})` : '';
       return el('i', {class: found[rank] ? 'found' : null, title: `rank ${rank}${place}${told.join('')}${found[rank] ? `, ${found[rank]}` : ''}`});
     });
-    const scale = el('p', {class: 'scale'});
+    const scale = el('p', {class: 'scale'}), meaning = el('p', {class: 'note'});
     const ramp = imageOf(128, 1, (at) => heatColour(at / 127));
     const show = (chosen) => {
-      const {low, high} = measures[chosen];
+      const {low, high, note} = measures[chosen];
+      meaning.textContent = note;
       const [unit, length] = unitOf(high);
       const places = [10, 100].filter((least) => high / length < least).length;
       cells.forEach((cell, at) => {
@@ -428,14 +442,14 @@
         ringed.length ? el('span', {}, el('i', {class: 'found'}), ` rank ${ringed.slice(0, 8).join(', ')}${ringed.length > 8 ? ` and ${ringed.length - 8} more` : ''}: ${found[ringed[0]]}`) : '');
     };
     const choices = measures.map(({label: name}, at) => {
-      const choice = el('input', {type: 'radio', name: 'measure', value: name, checked: !at});
+      const choice = el('input', {type: 'radio', name: 'measure', value: name, checked: at === shown});
       choice.addEventListener('change', () => show(at));
-      return el('label', {}, choice, name);
+      return el('label', {title: measures[at].note}, choice, name);
     });
-    show(0);
+    show(shown);
     return el('div', {class: `ranks ${size}`}, el('div', {class: 'switch'}, choices), scale, rows.map((row) =>
       el('div', {class: 'row'}, row.label ? el('span', {class: 'axis'}, row.label) : null, el('div', {class: 'boxes'}, row.boxes.map((box) =>
-        el('div', {}, box.label && size !== 'small' ? el('span', {class: 'axis'}, box.label) : null, el('div', {class: 'cells'}, box.cells.map((at) => cells[at]))))))));
+        el('div', {}, box.label && size !== 'small' ? el('span', {class: 'axis'}, box.label) : null, el('div', {class: 'cells'}, box.cells.map((at) => cells[at]))))))), meaning);
   };
 
   const ribbonsOf = (block) => {
@@ -531,5 +545,5 @@
   };
   const blockOf = (block) => BLOCKS[block.is](block);
 
-  document.querySelector('main').append(...sections.map(blockOf));
+  main.append(...sections.map(blockOf));
 })();
