@@ -27,7 +27,10 @@ pytestmark = pytest.mark.sweep
 
 INNER = {"KERNEL_AICORE", "KERNEL_AIVEC", "FFTS_PLUS", "KERNEL_MIX_AIC", "KERNEL_MIX_AIV"}
 """Types that do not widen the time in which the outer rule counts, beside the profiler's marks."""
-NO_COPIES = ("kernel-details", "summary-directory", "mindspore-text", "mindspore-display")
+NO_COPIES = (
+    *("kernel-details", "summary-directory", "mindspore-text", "mindspore-display"),
+    "mindspore-2.6-tables",
+)
 """Beginnings of layouts that hold kernels alone."""
 
 
