@@ -63,6 +63,8 @@ def test_causes_of_every_capture_add_up_to_its_idle_time(command: Command, name:
     for row in summary["overlap"]:
         around_ns = (row["before_ns"] or 0) + (row["between_ns"] or 0)
         total_ns = found.pop((row["rank"], row["graph"], row["step"]), 0)
+        if row["idle_ns"] is None:  # copies are not recorded, or nothing but small tables
+            continue
         assert 0 <= total_ns - row["idle_ns"] <= around_ns
     assert not found
     assert command.report(path, "--kind", "detail", "--limit", "0")["idle"] == summary["idle"]
@@ -78,11 +80,14 @@ def assert_nothing_else_differs(summary: dict[str, Any], without: dict[str, Any]
 
 
 def on_device(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """What does not depend on the clock of the host, which launches tell more exactly."""
-    of_host = {"period_ns", "before_ns", "between_ns"}
-    return [{name: row[name] for name in row.keys() - of_host} for row in rows]
+    """What depends neither on the clock of the host, which launches tell more exactly, nor on
+    the waits of HCCL tasks."""
+    of_causes = {"period_ns", "before_ns", "between_ns", "late_ns"}
+    return [{name: row[name] for name in row.keys() - of_causes} for row in rows]
 
 
 def of_host(warnings: list[str]) -> list[str]:
-    """All but those on who waits in collectives, which HCCL tasks tell more of."""
-    return [warning for warning in warnings if "collective" not in warning]
+    """All but those on who waits in collectives, which HCCL tasks tell more of, and on streams
+    that were launched before the recording, which calls tell."""
+    told = ("collective", "begins in the middle")
+    return [warning for warning in warnings if not any(part in warning for part in told)]

@@ -115,10 +115,14 @@ def _of_ranks(run: Run, of_rank: Callable[[IdleTimes], tuple[Int64, Columns]]) -
 def _of_steps(facts: RankFacts, step: Int64, columns: Columns) -> Columns:
     """Return the columns of one rank, with those of rank, graph and step added.
 
+    Steps without device work are left out: nothing tells why, often no more was recorded.
+
     step: (n,) row of the step of each row, NO_STEP for the whole selection.
     """
-    whole = step == NO_STEP
     # NO_STEP is -1, so it selects the appended last element.
+    is_known = np.append(facts.step_totals.known, True)[step]
+    step, columns = step[is_known], {name: values[is_known] for name, values in columns.items()}
+    whole = step == NO_STEP
     graph = np.append(facts.steps.graph, NO_GRAPH)[step]
     return {
         "rank": np.full(len(step), facts.rank, np.int64),
