@@ -47,7 +47,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-SWEEP_STEP = int(os.environ.get("TLEXPORT_SWEEP_STEP", "8"))
+SWEEP_STEP = int(os.environ.get("TLEXPORT_SWEEP_STEP", "4"))
 """A CI tries the first of so many cases of a sweep: it has to end within twenty minutes."""
 LONGEST = ("test_compiled.py", "test_viewer.py")
 """Files of few tests that take minutes: each of the two processes begins with one."""
