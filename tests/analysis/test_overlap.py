@@ -218,7 +218,7 @@ def test_selected_periods_hold_what_lies_in_them(
     periods = list(zip(bounds[::2], bounds[1::2], strict=False))
     columns = np.array(periods, np.int64).reshape(-1, 2).T
     selected = union(*columns)
-    part = overlap_within(overlap_from(tasks, ops), selected, edges=with_edges)
+    part = overlap_within(overlap_from(tasks, ops), tasks_of(tasks), selected, edges=with_edges)
     computed, communicated = computed_ns(tasks), covered_ns(*columns_of(ops))
     inside, spans = normal_ns(selected), set[int]()
     for period in zip(selected.start_ns.tolist(), selected.end_ns.tolist(), strict=True):
@@ -227,6 +227,7 @@ def test_selected_periods_hold_what_lies_in_them(
     assert normal_ns(part.computing) == computed & inside
     assert normal_ns(part.communication) == communicated & inside
     assert normal_ns(part.free) == spans - computed - communicated
+    assert normal_ns(part.copies) == normal_ns(part.free) & copied_ns(tasks)
     assert part.span_ns == len(spans)
     assert_identity(part)
 

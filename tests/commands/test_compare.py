@@ -117,7 +117,13 @@ def test_other_ranks_and_steps_are_told(shelf: ProfileShelf, here: Path) -> None
     new = shelf.get("torch-text", ranks=3, steps=5).path
     report = timeline.compare(base, new, "t.pftrace")
     assert "new: rank 2 is in this run only, and in its means." in report.warnings
-    assert any("3 steps and 4 steps" in warning for warning in report.warnings)
+    (said,) = (one for one in report.warnings if one.startswith("the runs have "))
+    assert "3 steps and 4 steps after the first: " in said
+    assert said.endswith("means are of all but a first step, which may warm up.")
+    assert any(
+        "(mean of 3 steps and 4 steps after the first, 2 and 3 ranks)" in sentence
+        for sentence in report.comparison.sentences()
+    )
     assert report.comparison.ranks["rank"].tolist() == [0, 1]
     assert report.comparison.steps["base_step"].tolist() == [1, 2, 3]
     assert all(row["base_count"] for row in report.comparison.operators.to_dicts())

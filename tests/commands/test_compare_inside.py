@@ -10,6 +10,7 @@ import shlex
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import timeline
@@ -340,6 +341,32 @@ def test_commands_of_odd_steps_compare_them_with_a_usual_one(
     assert main(words[1:]) == 0
     first = capsys.readouterr().out.splitlines()[0]
     assert f"against step {usual}: exposed waiting for rank {RANK} +" in first
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+@pytest.mark.parametrize(
+    "scenario",
+    [
+        slow_step(1, 1.4, 3),
+        Scenario(starved_ns={2: 3_000_000}, faulty_step=2),
+        Scenario(late_host_ns={0: 400_000}, faulty_step=5),
+    ],
+)
+def test_the_slow_step_takes_longer_than_the_usual_one(
+    scenario: Scenario, seed: int, here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """By the number that the comparison of both begins with, which is near that of all steps."""
+    run = written(make_run(ranks=4, steps=6, seed=seed, scenario=scenario), here / "run")
+    said = lines_of_verdict(capsys, run)
+    (command,) = (line.partition(": ")[2] for line in said if "tlexport compare " in line)
+    pair = re.search("--steps [0-9]+:[0-9]+", command)
+    assert pair is not None
+    found = compared(capsys, run, *pair[0].split())
+    whole = next(row for row in found["overall"] if row["metric"] == "end to end")
+    assert whole["delta_ns"] > 0
+    with timeline.open_profile(run) as opened:
+        median_ns = float(np.median(opened.steps()["period_ns"]))
+    assert whole["base_ns"] == pytest.approx(median_ns, rel=0.25)
 
 
 def test_steps_that_are_alike_are_not_compared(

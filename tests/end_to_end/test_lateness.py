@@ -10,6 +10,7 @@ import pytest
 
 import timeline
 from simulator.scenario import Scenario
+from simulator.simulation import make_run
 from tests.support.faulty_clusters import STEPS, Cluster, on_disk
 from tests.support.run_command import Command
 
@@ -66,6 +67,14 @@ def test_the_terminal_draws_it(command: Command, profile: Path) -> None:
     (row,) = [row for row in report["verdict"]["stragglers"] if row["rank"] == LATE_RANK]
     assert row["history"] in line
     assert row["history"].index("█") == LATE_STEP - 1
+
+
+def test_a_rank_that_is_read_is_not_called_unselected(command: Command) -> None:
+    """A window ends before the rank comes to the op that the others wait in."""
+    run = make_run(ranks=8, steps=4, scenario=Scenario(slow_computing={5: 1.4}))
+    with on_disk(run) as path:
+        first = command(path, "--verdict", "--window", "4%:25%").out.splitlines()[0]
+    assert first.startswith("Rank 5 comes late to collectives")
 
 
 @pytest.mark.parametrize(("late", "remark"), [(1, "not selected"), (2, "not profiled")])

@@ -121,10 +121,10 @@ SENTENCES = {
         "单步（3.74 ms）：计算 56%，未被掩盖的通信 23%（等待 7，传输 17），空闲 1%。"
         "以上为 2 张卡、3 步的均值。"
     ),
-    "2. Both ranks wait 1.17 ms of every 3.74 ms for data: 20% to win, 19% once those above are "
-    "fixed; try more workers of the DataLoader, or less work for each sample.": (
-        "2. 两张卡每 3.74 ms 中有 1.17 ms 在等待数据：可缩短 20%，解决以上问题后为 19%；"
-        "可尝试增加 DataLoader 的 worker 数，或减少每个样本的处理量。"
+    "2. The hosts of both ranks wait up to 1.17 ms of every 3.74 ms for data: 20% to win, 19% once "
+    "those above are fixed; try more workers of the DataLoader, or less work for each sample.": (
+        "2. 两张卡的 Host 每 3.74 ms 中至多有 1.17 ms 在等待数据：可缩短 20%，"
+        "解决以上问题后为 19%；可尝试增加 DataLoader 的 worker 数，或减少每个样本的处理量。"
     ),
     "Idle 44.05 ms: 21.05 ms host busy elsewhere (empty_tensor in main.py(354): train and others "
     "2.63 ms), 7.68 ms between tasks (at least 87.5 us each).": (

@@ -347,7 +347,7 @@ def test_progress_on_a_terminal(shelf: ProfileShelf, tmp_path: Path, jobs: str) 
     assert code == 0
     progress, erased, result = shown.rpartition("\r\x1b[K")
     assert erased
-    assert result.lstrip("\x1b[1m").startswith("Input-bound: all 5 ranks wait ")
+    assert result.lstrip("\x1b[1m").startswith("Input-bound: the hosts of all 5 ranks wait ")
     lines = progress.split("\r\x1b[K")[1:]
     assert all(len(line) < 70 and "\n" not in line for line in lines)
     read = [int(match[1]) for line in lines if (match := re.match(r"Read (\d) of 5 ranks  ", line))]

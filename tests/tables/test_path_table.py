@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import timeline
 from simulator.scenario import Scenario
 from tests.support.faulty_clusters import Cluster, on_disk
 from tests.support.perfetto_sql import TraceProcessor
+from timeline.analysis.path.critical_path import CriticalPath, PathSteps, Segments
+from timeline.analysis.path.rank_path import PathKind
+from timeline.tracks.model import Slices
+from timeline.tracks.overview import with_critical_path
 
 pytestmark = pytest.mark.sweep
 
@@ -62,6 +67,30 @@ def test_parts_add_up_and_rows_show_the_segments(
     if profiled is not None:
         assert "rank 1, not profiled" in {name for _, _, name in found}
     assert sum(int(dur) for (dur,) in drawn.rows(STAYS)) == int(table["duration_ns"].sum())
+
+
+def test_ranks_on_a_path_are_called_what_they_are() -> None:
+    """Of a rank that is read only the op may be missing; of others it is said why."""
+    kinds = {"path": np.zeros(3), "kind": np.full(3, PathKind.NOT_PROFILED)}
+    times = {"start_ns": np.arange(3), "end_ns": np.arange(1, 4)}
+    who = {"rank": np.array([5, 6, 7]), "profiled": np.array([True, False, False])}
+    path = CriticalPath(
+        PathSteps.of(1, {"start_ns": np.zeros(1), "end_ns": np.full(1, 3)}),
+        Segments.of(3, kinds | times | who),
+        on_disk=frozenset({5, 6}),
+    )
+    every, *rows = with_critical_path((), path)
+    assert isinstance(every.content, Slices)
+    assert [every.content.strings[name] for name in every.content.name.tolist()] == [
+        "rank 5: op not found",
+        "rank 6, not selected",
+        "rank 7, not profiled",
+    ]
+    assert [row.name for row in rows] == [
+        "On rank 5",
+        "On rank 6, not selected",
+        "On rank 7, not profiled",
+    ]
 
 
 def test_without_causes_there_is_no_path(tmp_path: Path) -> None:

@@ -98,7 +98,7 @@ def path_in(call: str, line: str | None = None, line_ns: int = 0) -> Table:
         ),
         (
             replace(ALL, kind=FindingKind.STARVED, cause=Cause.INPUT),
-            "Input-bound: all 4 ranks wait 12.5 ms of every 100 ms for data: ",
+            "Input-bound: the hosts of all 4 ranks wait up to 12.5 ms of every 100 ms for data: ",
         ),
         (
             replace(SLOW_RANK, kind=FindingKind.STARVED, cause=Cause.INPUT),
@@ -206,16 +206,16 @@ def test_without_steps_nothing_is_per_step() -> None:
     assert said(host, losses).sentence.startswith("Rank 5's host falls behind: ")
     starved = replace(ALL, kind=FindingKind.STARVED, cause=Cause.INPUT)
     assert said(starved, losses).sentence.startswith(
-        "Input-bound: all 4 ranks wait 50.0 ms of 400 ms for data: "
+        "Input-bound: the hosts of all 4 ranks wait up to 50.0 ms of 400 ms for data: "
     )
 
 
 @pytest.mark.parametrize("ranks", [(4,), (4, 5)])
 def test_few_ranks_are_called_so(ranks: tuple[int, ...]) -> None:
-    """One rank is the rank, two are both, and a rank is compared with the only other one."""
+    """One rank has the host, two are both, and a rank is compared with the only other one."""
     starved = replace(ALL, kind=FindingKind.STARVED, cause=Cause.INPUT)
     losses = replace(LOSSES, classes=(0,) * len(ranks))
-    who = {1: "the rank waits", 2: "both ranks wait"}[len(ranks)]
+    who = {1: "the host waits", 2: "the hosts of both ranks wait up to"}[len(ranks)]
     assert said(starved, losses, ranks=ranks).sentence.startswith(f"Input-bound: {who} ")
     if len(ranks) == 2:
         assert " than rank 4: " in said(SLOW_RANK, losses, ranks=ranks).sentence

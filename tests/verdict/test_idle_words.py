@@ -77,3 +77,14 @@ def test_the_least_gap_may_be_the_cost_of_collecting() -> None:
         "Idle 1.00 ms: 1.00 ms between tasks (at least 87.0 us each, which may be the cost of "
         "collecting L2 cache metrics for each task)."
     )
+
+
+def test_copies_beyond_the_work_of_a_step_are_told() -> None:
+    """What the mean step counts as between steps is idle time and copies; a little is left out."""
+    found = idle({IdleCause.HOST_NOT_ASKED: 3 * MS})
+    for copies_ns, said in ((2 * MS, ", where copies take 2.00 ms"), (MS // 10, "")):
+        sentence = idle_sentence(found, steps=2, span_ns=20 * MS, beyond=True, copies_ns=copies_ns)
+        assert sentence == (
+            f"Idle 3.00 ms per step, also before the first kernel and between steps{said}: "
+            "3.00 ms host busy elsewhere."
+        )

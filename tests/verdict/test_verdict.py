@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from timeline.tables.times import PARTS
 from timeline.verdict.figures import Figures
 from timeline.verdict.mean_step import mean_steps
 from timeline.verdict.unreplayed import find_uneven_stages
-from timeline.verdict.verdict import Verdict, slowest_rank_of_each_step
+from timeline.verdict.verdict import Extreme, Verdict, slowest_rank_of_each_step
 
 Row = dict[str, Any]
 
@@ -171,6 +172,18 @@ def test_the_slowest_step(figures: Figures) -> None:
             for row in rows
             if row["period_ns"] == extreme.slowest_ns
         )
+
+
+@pytest.mark.parametrize(("mean_ns", "each"), [(100, ", each on its slowest rank"), (103, "")])
+def test_steps_above_the_mean_step_are_said_to_be_of_their_slowest_rank(
+    mean_ns: int, each: str
+) -> None:
+    """As in a pipeline, where the last ranks begin later; elsewhere both are about the same."""
+    verdict = Verdict.of(made_report(2, 3).figures)
+    assert verdict.mean is not None
+    extreme = Extreme(1, 105, 2, 103, 104)
+    alike = replace(verdict, step_extreme=extreme, mean=replace(verdict.mean, period_ns=mean_ns))
+    assert f"Steps take 103 ns to 105 ns{each}, the slowest is 1." in list(alike.sentences())
 
 
 def test_graphs_of_ordinary_steps_alone() -> None:

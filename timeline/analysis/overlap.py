@@ -180,11 +180,12 @@ def measure_overlap(
     )
 
 
-def overlap_within(overlap: Overlap, periods: IntervalSet, *, edges: bool) -> Overlap:
+def overlap_within(overlap: Overlap, tasks: Tasks, periods: IntervalSet, *, edges: bool) -> Overlap:
     """Return the part of an overlap that lies in some periods.
 
     Time between them is not counted.
 
+    tasks: copies among them may lie before the first work of the overlap and after the last.
     edges: whether free time before and after the work in a period counts too.
     """
     computing, communication = (
@@ -193,9 +194,8 @@ def overlap_within(overlap: Overlap, periods: IntervalSet, *, edges: bool) -> Ov
     busy = union_of_sets(computing, communication)
     if not edges:
         periods = union(*reach(busy, periods.start_ns, periods.end_ns))
-    return Overlap.of(
-        computing, communication, overlap.copies, periods, subtract(periods, busy), INNER
-    )
+    copies = union(tasks.start_ns[tasks.copy], tasks.end_ns[tasks.copy])
+    return Overlap.of(computing, communication, copies, periods, subtract(periods, busy), INNER)
 
 
 def totals_by_period(overlap: Overlap, start_ns: Int64, end_ns: Int64) -> OverlapTotals:

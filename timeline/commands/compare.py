@@ -19,6 +19,7 @@ from timeline.analysis.rank_facts import RankFacts
 from timeline.analysis.selected_rank import ChosenDetail, DrawOptions
 from timeline.analysis.work.framework_calls import MARKS
 from timeline.analysis.work.framework_sums import FrameworkSums, OperatorRules
+from timeline.columns.columns import Bool
 from timeline.commands.inputs import open_if_path, with_drawn_layers
 from timeline.commands.outputs import Target, check_can_draw, check_targets, comparison_name
 from timeline.commands.results import (
@@ -491,16 +492,36 @@ def _compare_figures(
 ) -> Comparison:
     """Compare the ordinary steps of both runs, or the whole runs if either has no steps."""
     runs = (base, new)
+    measured = tuple(measured_steps(run.facts) for run in runs)
     if all(run.has_steps for run in runs):
         figures = (Figures.of(*base.ordinary()), Figures.of(*new.ordinary()))
         chosen = tuple(ordinary_steps(run.facts, with_first=False) for run in runs)
     else:
         figures = (Figures.of(base.facts, base.waiting), Figures.of(new.facts, new.waiting))
-        chosen = (measured_steps(base.facts), measured_steps(new.facts))
+        chosen = measured
     layers = [_host_layers(run.facts) for run in runs]
     times_ns = (longest_periods_ns(base.facts, chosen[0]), longest_periods_ns(new.facts, chosen[1]))
-    alike = layers[0] == layers[1]
-    return Comparison.of(*figures, *times_ns, causes_alike=alike, names=names, called=sides)
+    return Comparison.of(
+        *figures,
+        *times_ns,
+        without_first=(
+            _lacks_first(base.facts, measured[0], chosen[0]),
+            _lacks_first(new.facts, measured[1], chosen[1]),
+        ),
+        causes_alike=layers[0] == layers[1],
+        names=names,
+        called=sides,
+    )
+
+
+def _lacks_first(
+    facts: Sequence[RankFacts], measured: Sequence[Bool], chosen: Sequence[Bool]
+) -> bool:
+    """Return whether a first step that is not cut is not among the chosen ones."""
+    return any(
+        bool((rank.recorded.first & ~rank.recorded.cut & of_rank & ~mask).any())
+        for rank, of_rank, mask in zip(facts, measured, chosen, strict=True)
+    )
 
 
 def _host_layers(facts: Sequence[RankFacts]) -> frozenset[str]:

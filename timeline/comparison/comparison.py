@@ -38,7 +38,7 @@ from timeline.comparison.parts import (
     select_parts,
     with_classes,
 )
-from timeline.comparison.sentences import kernel_changes, sentences_of
+from timeline.comparison.sentences import count_steps, kernel_changes, sentences_of
 from timeline.comparison.sides import RUNS, Sides
 from timeline.errors import format_ids
 from timeline.records.not_given import NO_ID
@@ -198,7 +198,7 @@ class Comparison:
     number of rows of steps, ranks and modules; a file keeps these numbers even if it leaves rows
     out. warnings: sentences on differences between the runs that limit the comparison.
     ranks_of_runs: number of ranks with device work in each. base_steps_ns, new_steps_ns: times of
-    all steps of each run. sides: names of both.
+    all steps of each run. sides: names of both. without_first: see `of`.
     """
 
     overall: Table
@@ -230,6 +230,7 @@ class Comparison:
     sides: Sides = RUNS
     kernels: tuple[str, ...] = ()
     """Sentences on the kernels of two captures of few operators."""
+    without_first: tuple[bool, bool] = (False, False)
 
     @classmethod
     def of(
@@ -239,6 +240,7 @@ class Comparison:
         base_steps_ns: Int64 = _NO_TIMES,
         new_steps_ns: Int64 = _NO_TIMES,
         *,
+        without_first: tuple[bool, bool] = (False, False),
         causes_alike: bool = True,
         names: OperatorNames = _UNCHANGED_NAMES,
         called: Sides = RUNS,
@@ -247,6 +249,7 @@ class Comparison:
 
         Args:
             base_steps_ns, new_steps_ns: times of steps, see `longest_periods_ns`.
+            without_first: whether the first step of each is left out, as it may warm up.
             causes_alike: whether causes of idle time are recorded alike and can be compared.
             names: names by which operators and modules of the framework are compared.
             called: names of both runs, and the way to pair their ranks.
@@ -293,7 +296,7 @@ class Comparison:
             collectives,
             per_step,
             (
-                *_warnings(sides, counts, like, called),
+                *_warnings(sides, counts, like, called, without_first=without_first),
                 *missing_in_one_run(launching, in_modules),
                 *_left_out(modules, "module", MOST_MODULES),
                 *_left_out(host_calls, "host call", MOST_HOST_CALLS),
@@ -334,6 +337,7 @@ class Comparison:
             host_calls=host_calls.take(slice(MOST_HOST_CALLS)),
             kernels=tuple(kernel_changes(base, new, called)),
             sides=called,
+            without_first=without_first,
         )
 
     @property
@@ -547,6 +551,8 @@ def _warnings(
     counts: list[dict[int, int]],
     like: dict[int, int],
     called: Sides,
+    *,
+    without_first: tuple[bool, bool],
 ) -> Iterator[str]:
     """Yield sentences on differences between the runs that limit the comparison."""
     ranks, paired = [set(steps_of_rank) for steps_of_rank in counts], ({*like}, {*like.values()})
@@ -568,10 +574,11 @@ def _warnings(
                 "rank; they can be compared only if both runs did the same work."
             )
     if all(steps) and steps[0] != steps[1]:
-        both = " and ".join(format_count(count, "step") for count in steps)
+        both = count_steps((steps[0], steps[1]), without_first)
+        but = " but a first step, which may warm up" if any(without_first) else ""
         yield (
             f"{'both sides' if called.in_one_run else 'the runs'} have {both}: the first "
-            f"{min(steps)} of both are compared one by one, in order; means are of all."
+            f"{min(steps)} of both are compared one by one, in order; means are of all{but}."
         )
 
 

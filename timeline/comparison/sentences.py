@@ -37,6 +37,8 @@ MOST_OF_NAME = 100
 """Maximum length of a name in a sentence."""
 LEAST_SHARE, MOST_SHARE = 0.1, 10.0
 """Shares of a part between which a change is reported with its share."""
+AFTER_FIRST = " after the first"
+"""Words behind a number of steps if a first one is left out."""
 LEAST_OF_CAUSE = 0.1
 """Minimum share of the change of a cause for an operator or call to be named."""
 
@@ -112,15 +114,27 @@ def sentences_of(comparison: Comparison) -> Iterator[str]:
 
 def _mean(comparison: Comparison) -> str:
     """Return the numbers of steps and ranks that the mean is over."""
-    counts = [(*comparison.ranks_of_runs, "rank")]
+    base, new = comparison.ranks_of_runs
+    texts = [format_count(base, "rank") if base == new else f"{base} and {new} ranks"]
     if comparison.per_step and len(comparison.base_steps_ns):
         steps = len(comparison.base_steps_ns), len(comparison.new_steps_ns)
-        counts.insert(0, (*steps, "step"))
-    texts = (
-        format_count(base, noun) if base == new else f"{base} and {new} {noun}s"
-        for base, new, noun in counts
-    )
+        texts.insert(0, count_steps(steps, comparison.without_first))
     return f"mean of {', '.join(texts)}"
+
+
+def count_steps(steps: tuple[int, int], without_first: tuple[bool, bool]) -> str:
+    """Return the numbers of steps of both runs, and whether a first step is left out.
+
+    >>> count_steps((3, 5), (True, True)), count_steps((3, 5), (False, True))
+    ('3 and 5 steps after the first', '3 steps and 5 steps after the first')
+    """
+    after = [AFTER_FIRST if left_out else "" for left_out in without_first]
+    if after[0] == after[1]:
+        base, new = steps
+        count = format_count(base, "step") if base == new else f"{base} and {new} steps"
+        return f"{count}{after[0]}"
+    counts = (format_count(count, "step") for count in steps)
+    return " and ".join(f"{count}{words}" for count, words in zip(counts, after, strict=True))
 
 
 def _unchanged(what: str, base_ns: int, new_ns: int, sides: Sides) -> str:

@@ -435,7 +435,7 @@ def _selected(part: Cut, request: RankRequest, *, edges: bool = False) -> Select
     totals = totals_by_period(whole, periods.begin_ns, periods.end_ns)
     if not part.every_step:
         reached = union(periods.begin_ns, periods.end_ns)
-        whole = overlap_within(whole, reached, edges=edges)
+        whole = overlap_within(whole, part.around.tasks, reached, edges=edges)
     if not records.free_is_known:
         whole, totals = _without_free_inside_steps(whole, totals, membership)
     idle = measure_idle(part, whole) if request.questions.causes else None

@@ -69,8 +69,8 @@ _USES = (
 """Beginnings of slice names in lower case; the last one makes all other names idle."""
 MOST_NAMES = 1 << 14
 """Size of the cache of colours by name."""
-_UNREAD = re.compile("not (profiled|selected|known)")
-"""Label of a rank on the critical path that was not read: only waits for it are known."""
+_UNREAD = re.compile("not (profiled|selected|known|found)")
+"""Label of a rank on the critical path whose op was not read: only waits for it are known."""
 
 
 def colours_of(

@@ -359,17 +359,21 @@ def _labels(path: CriticalPath, strings: StringPool) -> Codes:
     )
     codes = strings.codes(
         _label(
-            _named_rank(path, rank, is_read=is_read), PathKind(kind), path.strings[code], call_ns
+            _named_rank(path, rank, is_read=is_read),
+            PathKind(kind),
+            path.strings[code],
+            call_ns,
+            is_read=is_read,
         )
         for rank, kind, code, call_ns, is_read in one_of_each
     )
     return codes[group]
 
 
-def _label(rank: str, kind: PathKind, what: str, call_ns: int) -> str:
-    if kind is PathKind.NOT_PROFILED:
+def _label(rank: str, kind: PathKind, what: str, call_ns: int, *, is_read: bool) -> str:
+    if kind is PathKind.NOT_PROFILED and not is_read:
         return rank
-    doing = kind.label.replace("_", " ")
+    doing = kind.words
     if kind is PathKind.HOST and what:
         return f"{rank}: {doing}, {format_short(call_ns)} in {what}"
     return f"{rank}: {doing}, {what}" if what else f"{rank}: {doing}"
@@ -406,7 +410,7 @@ def _drawn_stays(path: CriticalPath, stays: _Stays, strings: StringPool) -> Slic
     largest = np.take_along_axis(stays.kinds_ns, most, axis=1)
     labels = strings.codes(
         ", ".join(
-            f"{PathKind(kind).label.replace('_', ' ')} {format_short(time_ns)}"
+            f"{PathKind(kind).words} {format_short(time_ns)}"
             for kind, time_ns in zip(kinds, times_ns, strict=True)
             if time_ns
         )

@@ -468,7 +468,7 @@ class _Phrases:
         if self.ranks is None:
             return _all_of(len(self.words.numbers))
         if len(self.ranks) == 1:
-            if self.finding.absent is None:
+            if self.ranks[0] in self.words.numbers:
                 return f"Rank {self.ranks[0]}"
             selected = self.ranks[0] in self.words.on_disk
             where = "selected" if selected else "in this profile"
@@ -611,8 +611,10 @@ def _starved(phrases: _Phrases) -> str:
     whole_ns = round(phrases.words.losses.recording_ns / steps)
     waits = f"{format_like(each_ns, whole_ns)} of "
     waits += f"every {format_short(whole_ns)}" if steps > 1 else format_short(whole_ns)
-    wait = "waits" if len(phrases.words.numbers) == 1 else "wait"
-    return f"{phrases.rank[0].lower()}{phrases.rank[1:]} {wait} {waits} for data"
+    if len(phrases.words.numbers) == 1:
+        return f"the host waits {waits} for data"
+    # Devices may have work meanwhile, so that they idle for less than hosts wait.
+    return f"the hosts of {phrases.rank.lower()} wait up to {waits} for data"
 
 
 def _slow_hosts(phrases: _Phrases) -> str:

@@ -22,7 +22,7 @@ _FREE = {"idle_ns": "idle", "before_ns": "before its first kernel", "between_ns"
 
 @dataclass(frozen=True)
 class SlowBesideUsual:
-    """A slow step, and the step of median length with which it is compared.
+    """A slow step, and a step of median length over all ranks with which it is compared.
 
     usual, slow: numbers of steps. longer: parts that take longer in the slow one, longest first, as
     name and ns.
@@ -46,13 +46,21 @@ class SlowBesideUsual:
             return None
         (row,) = slowest.take(np.array([int(np.argmax(slowest["period_ns"]))])).to_dicts()
         steps = Table({**figures.steps.columns, **figures.exposed_steps.columns})
+        steps = steps.take(np.ma.filled(steps["span_ns"], 0) > 0)
+        numbers, which = np.unique(np.asarray(steps["step"]), return_inverse=True)
+        # Other ranks may wait in the step after a slow one of this rank.
+        mean_ns = np.bincount(which, np.asarray(steps["period_ns"])) / np.bincount(which)
         own = steps.take(_are_of(steps, row["rank"], row["graph"]))
         step = np.asarray(own["step"])
         others = own.take((own["ordinary"] == 1) & ~np.isin(step, [row["step"], *odd]))
         if not len(others):
             return None
-        order = np.argsort(others["period_ns"], kind="stable")
-        usual, slow = others.take(order[[(len(order) - 1) // 2]]), own.take(step == row["step"])
+        usual_ns = mean_ns[np.searchsorted(numbers, np.asarray(others["step"]))]
+        order = np.argsort(usual_ns, kind="stable")
+        at = order[(len(order) - 1) // 2]
+        if mean_ns[np.searchsorted(numbers, row["step"])] <= usual_ns[at]:
+            return None
+        usual, slow = others.take(np.array([at])), own.take(step == row["step"])
         parts = [_parts(figures, one) for one in (usual, slow)]
         more_ns = {name: parts[1].get(name, 0) - parts[0].get(name, 0) for name in parts[1]}
         least_ns = LEAST_PART * int(slow["period_ns"][0] - usual["period_ns"][0])
@@ -87,6 +95,8 @@ def _parts(figures: Figures, step: Table) -> dict[str, int]:
     if len(idle):
         sums = zip(idle["cause"].tolist(), idle["total_ns"].tolist(), strict=True)
         parts |= {f"idle ({IdleCause(cause).words})": total_ns for cause, total_ns in sums}
+        free_ns = sum(row[name] or 0 for name in _FREE)
+        parts["copies"] = (row["copies_ns"] or 0) + free_ns - int(idle["total_ns"].sum())
     else:
         parts |= {words: row[name] for name, words in _FREE.items()}
     return {name: ns for name, ns in parts.items() if ns is not None}

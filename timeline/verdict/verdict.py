@@ -229,6 +229,9 @@ class Verdict:
                 span_ns=mean.period_ns,
                 computing=mean.computing_ns > 0,
                 beyond=mean.before_ns + mean.between_ns > 0,
+                copies_ns=0
+                if any(idle.left_out.values())
+                else mean.before_ns + mean.idle_ns + mean.between_ns - idle.total_ns,
             ),
             len(means),
             len(figures.overlap) - len(means),
@@ -387,7 +390,10 @@ class Verdict:
         if not extreme.is_notable:
             alike = 100 * (extreme.slowest_ns - extreme.fastest_ns) < extreme.median_ns
             which = "" if alike else f", the slowest is {extreme.slowest}"
-            yield f"Steps take {fastest} to {slowest}{which}."
+            # In a pipeline, ranks differ in how long a step takes.
+            is_above = self.mean is not None and extreme.fastest_ns > 1.01 * self.mean.period_ns
+            each = ", each on its slowest rank" if is_above else ""
+            yield f"Steps take {fastest} to {slowest}{each}{which}."
             return
         on = f" on rank {extreme.rank}" if len(self.ranks) > 1 else ""
         longer = "" if self.slow_step is None else self.slow_step.text()

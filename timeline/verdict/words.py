@@ -279,12 +279,14 @@ def idle_sentence(
     span_ns: int,
     computing: bool = True,
     beyond: bool = False,
+    copies_ns: int = 0,
 ) -> str | None:
     """Return a sentence on idle time and its causes, None if it is a small share of a step.
 
     steps: see `MeanStep`; if several, times are means. span_ns: period of a step.
     computing: whether the profile holds compute tasks; if not, only waits for data are known.
     beyond: whether some of it is before the first kernel or between steps, see `MeanIdle`.
+    copies_ns: copies in that time, which are not idle time.
     """
     if not computing:
         return _data_sentence(idle, steps, span_ns)
@@ -296,6 +298,8 @@ def idle_sentence(
         head += " per step"
     if beyond:
         head += ", also before the first kernel and between steps"
+        if copies_ns >= LEAST_SHARE * span_ns:
+            head += f", where copies take {format_like(copies_ns, copies_ns)}"
     if any(idle.left_out.values()):
         head += ", without one-off costs"
     if idle.is_unexplained:

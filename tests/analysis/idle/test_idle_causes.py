@@ -293,8 +293,11 @@ class Reference:
                 return Reason(IdleCause.WAITING_FOR_DATA, name)
             if name := self.innermost(thread, at_ns, FOR_DEVICE):
                 return Reason(IdleCause.HOST_WAITED_FOR_DEVICE, name)
-            name = self.innermost(thread, at_ns)
-            return Reason(IdleCause.HOST_NOT_ASKED if name else IdleCause.OUTSIDE_CALLS, name)
+            if name := self.innermost(thread, at_ns):
+                return Reason(IdleCause.HOST_NOT_ASKED, name)
+            threads = set(host.thread.tolist())
+            loads = any(self.innermost(thread, at_ns, FOR_DATA) for thread in threads)
+            return Reason(IdleCause.WAITING_FOR_DATA if loads else IdleCause.OUTSIDE_CALLS)
         if item.launch == NO_ID:
             return Reason(IdleCause.NOT_RECORDED)
         if at_ns < host.start_ns[item.launch]:

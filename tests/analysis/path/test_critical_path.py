@@ -91,7 +91,7 @@ def _rank(draw: st.DrawFn, own: int, ops: Sequence[int]) -> PathRank:
         np.array([draw(moments) for _ in range(ops[own])], np.int64),
         np.array(last, np.int32),
         np.array(rows, np.int32),
-        np.array([draw(st.sampled_from([NO_ID, 9])) for _ in range(ops[own])], np.int64),
+        np.array([draw(st.sampled_from([NO_ID, 0, 9])) for _ in range(ops[own])], np.int64),
         np.array([draw(st.integers(-1, row - 1)) for row in range(ops[own])], np.int32),
     )
     return PathRank(own, RankPath(("",), items), arrivals)
@@ -100,10 +100,16 @@ def _rank(draw: st.DrawFn, own: int, ops: Sequence[int]) -> PathRank:
 @given(_ranks(), st.lists(st.integers(0, LAST + 80), min_size=2, max_size=5))
 @settings(deadline=None)
 def test_paths_of_any_items_are_whole_and_end(ranks: list[PathRank], moments: list[int]) -> None:
-    """Whatever is claimed of items, each path adds up to its time, without gap or overlap."""
+    """Whatever is claimed of items, each path adds up to its time, without gap or overlap.
+
+    A rank is called read if it is, even where only its op is not.
+    """
     ends_ns = np.sort(np.array(moments, np.int64))
     steps = PathSteps.of(len(ends_ns) - 1, {"start_ns": ends_ns[:-1], "end_ns": ends_ns[1:]})
-    _check(find_critical_path(ranks, steps))
+    found = find_critical_path(ranks, steps)
+    _check(found)
+    is_read = np.isin(found.segments.rank, [rank.rank for rank in ranks])
+    assert found.segments.profiled.tolist() == is_read.tolist()
 
 
 def _of_cluster(cluster: Cluster, records: Sequence[Records] | None = None) -> CriticalPath:

@@ -277,7 +277,7 @@ class _Splitter:
         self._lines = CodeLines(records.host, records.strings)
         self._ends, self._least_ns, self._item_lines = ends, least_ns, item_lines
         unrecorded = union(records.unrecorded.start_ns, records.unrecorded.end_ns)
-        times = (_fetching(records), _preparing(records), unrecorded)
+        times = (_fetching(records), _preparing(records), unrecorded, _loading(records))
         edges = [edge for one in times for edge in (one.start_ns, one.end_ns)]
         edges_ns = distinct(np.concatenate([bounds_ns, *edges]))
         self._of, self._start_ns, self._end_ns = cut_at(
@@ -285,7 +285,7 @@ class _Splitter:
         )
         self._gap = stretches.gap[self._of]
         self._gap_start_ns, self._gap_end_ns = gaps.start_ns[self._gap], gaps.end_ns[self._gap]
-        self._fetching, self._preparing, self._unrecorded = (
+        self._fetching, self._preparing, self._unrecorded, self._loading = (
             open_at(self._start_ns, one.start_ns, one.end_ns) >= 0 for one in times
         )
 
@@ -365,11 +365,13 @@ class _Splitter:
             (names_waiting_for_device(self._strings), IdleCause.HOST_WAITED_FOR_DEVICE),
             (names_waiting_for_data(self._strings), IdleCause.WAITING_FOR_DATA),
         )
+        waits = CAUSES.index(IdleCause.WAITING_FOR_DATA)
         for window, own in self._windows(pieces, asked):
             names, call = self._host.name[window.calls.row], window.stretches.call
             cause = np.where(
                 call == NO_ID,
-                CAUSES.index(IdleCause.OUTSIDE_CALLS),
+                # Another thread than that which launches may wait for data.
+                np.where(self._loading[own.row], waits, CAUSES.index(IdleCause.OUTSIDE_CALLS)),
                 CAUSES.index(IdleCause.HOST_NOT_ASKED),
             )
             for waiting, meaning in meanings:
@@ -422,6 +424,12 @@ def _fetching(records: Records) -> IntervalSet:
         np.concatenate([parts.start_ns[marked], tasks.start_ns[named]]),
         np.concatenate([parts.end_ns[marked], tasks.end_ns[named]]),
     )
+
+
+def _loading(records: Records) -> IntervalSet:
+    """Return the intervals in which any thread of the host waits for data."""
+    calls = np.flatnonzero(np.isin(records.host.name, names_waiting_for_data(records.strings)))
+    return union(records.host.start_ns[calls], records.host.end_ns[calls])
 
 
 def _preparing(records: Records) -> IntervalSet:

@@ -113,7 +113,7 @@ _ON = 0
 _LEAVES = 1
 """The path continues at the rank that came last to the op."""
 _NOT_PROFILED = 2
-"""The rank that came last is not profiled."""
+"""The op of the rank that came last is not among those read."""
 
 
 @dataclass(frozen=True)
@@ -310,7 +310,7 @@ class _Gathered:
             from_ns[kept],
             path[visit].astype(np.int32),
             np.where(unknown, self.last_rank[row[visit]], self.ranks[rank[visit]]),
-            ~unknown,
+            ~unknown | np.isin(self.last_rank[row[visit]], self.ranks),
             kind,
             np.where(on_host, items.call[visit], items.name[visit]),
             np.where(on_host, np.minimum(items.call_ns[visit], length_ns), 0),

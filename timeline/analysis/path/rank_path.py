@@ -37,12 +37,17 @@ class PathKind(enum.IntEnum):
     BETWEEN_TASKS = 6
     """From the end of the item that the task waited for to the start of the task."""
     NOT_PROFILED = 7
-    """Time of a rank that is not in the profile, before the op that it came last to."""
+    """Time of a rank before an op that it came last to, if its part in that is not read."""
 
     @property
     def label(self) -> str:
         """Return the published name."""
         return self.name.lower()
+
+    @property
+    def words(self) -> str:
+        """Return the name in words; a rank may be profiled, and its op outside the selection."""
+        return "op not found" if self is PathKind.NOT_PROFILED else self.label.replace("_", " ")
 
 
 class PathItems(Spans):

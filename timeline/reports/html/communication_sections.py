@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from timeline.analysis.idle.idle_sums import IdleCause
+from timeline.analysis.path.rank_path import PathKind
 from timeline.columns.group_by import group_by
 from timeline.errors import format_ids
 from timeline.language import said
@@ -296,7 +297,8 @@ def idle_section(figures: Figures, gaps: Block | None) -> Block | None:
         tables.append(page_table("idle-ranks", "By rank", _idle_columns(shown), left))
     remark = (
         "The cause of each gap between tasks follows from the task that ended it, and from what "
-        "the host did until it had launched that task."
+        "the host did until it had launched that task. The wait before the first task of a rank is "
+        "not among them; that of its first step includes it."
     )
     return section("Idle time", note(remark), *folded_tables(tables))
 
@@ -319,7 +321,7 @@ def path_section(figures: Figures) -> Block | None:
         return None
     parts = path_parts(figures.critical_path)
     kinds, kind = np.unique(parts["kind"].astype(str), return_inverse=True)
-    names = [said(str(name).replace("_", " ").capitalize(), "label") for name in kinds.tolist()]
+    names = [said(PathKind[name.upper()].words.capitalize(), "label") for name in kinds.tolist()]
     rank, profiled = np.ma.filled(parts["rank"], NO_ID), parts["profiled"].astype(np.int64)
     tables = []
     for name, title, keys in (
