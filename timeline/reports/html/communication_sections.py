@@ -297,8 +297,8 @@ def idle_section(figures: Figures, gaps: Block | None) -> Block | None:
         tables.append(page_table("idle-ranks", "By rank", _idle_columns(shown), left))
     remark = (
         "The cause of each gap between tasks follows from the task that ended it, and from what "
-        "the host did until it had launched that task. The wait before the first task of a rank is "
-        "not among them; that of its first step includes it."
+        "the host did until it had launched that task. Time before the first task of a rank, or "
+        "after its last, is no gap; only the idle time of steps includes it."
     )
     return section("Idle time", note(remark), *folded_tables(tables))
 
