@@ -74,6 +74,8 @@ def test_a_rank_that_is_read_is_not_called_unselected(command: Command) -> None:
     run = make_run(ranks=8, steps=4, scenario=Scenario(slow_computing={5: 1.4}))
     with on_disk(run) as path:
         first = command(path, "--verdict", "--window", "4%:25%").out.splitlines()[0]
+        culprit = command.report(path, "--window", "4%:25%")["verdict"]["culprit"]
+    assert (culprit["rank"], culprit["profiled"]) == (5, True)
     assert first.startswith("Rank 5 comes late to collectives")
 
 

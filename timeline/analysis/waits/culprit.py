@@ -71,7 +71,7 @@ def find_culprit(
         waiters = _waiters(ranks, waiting, rank)
         return Culprit(
             rank,
-            one.absent is None,
+            any(facts.rank == rank for facts in ranks),
             one.cause,
             sum(waiter.waited_ns for waiter in waiters),
             one.gain_ns / max(findings.recording_ns, 1),
