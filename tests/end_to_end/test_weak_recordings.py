@@ -119,4 +119,4 @@ def test_data_that_are_at_hand_but_slowly_are_a_lever(whole: dict[str, Any]) -> 
     (lever,) = [one for one in whole["findings"] if one["kind"] == "starved"]
     assert lever["ranks"] is None
     assert not lever["fault"]
-    assert lever["sentence"].startswith("All 4 ranks wait ")
+    assert lever["sentence"].startswith("The hosts of all 4 ranks wait ")
