@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import threading
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -130,6 +132,19 @@ def test_library(command: Command, profile: Profile) -> None:
         *found.sentences,
         *report.verdict.commands_text(report.see_why),
     ]
+
+
+def test_a_pipe_is_read_once(command: Command, profile: Profile) -> None:
+    """What comes out of a pipe cannot be read again."""
+    assert command(profile.path, "-o", "x.pftrace", "-q").code == 0
+    pipe = command.directory / "pipe"
+    os.mkfifo(pipe)
+    content = (command.directory / "x.pftrace").read_bytes()
+    writer = threading.Thread(target=pipe.write_bytes, args=(content,))
+    writer.start()
+    outcome = command("show", pipe)
+    writer.join()
+    assert (outcome.code, outcome.out) == (0, command("show", "x.pftrace").out)
 
 
 def test_profile_that_is_called_show(command: Command, shelf: ProfileShelf) -> None:

@@ -34,13 +34,12 @@ def run_show(asked: argparse.Namespace) -> None:
     check_standard_output(prints, asked)
     with ended_by_signals():
         from timeline.commands.show import read_verdict
-        from timeline.encoders.attributes import LANGUAGE, read_attributes
     filed = read_verdict(asked.file)
     if not filed.lines and not prints.json:
         what = f"was written by tlexport {filed.version}, which put no printed lines into files."
         do = "Export the profile again, or print what the file has with --json."
         raise SourceError(Path(asked.file), what, do=do)
-    with spoken(read_attributes(Path(asked.file)).get(LANGUAGE, ENGLISH)):
+    with spoken(filed.language):
         say_remarks(*filed.notes)
         if prints.json:
             print_json(filed.to_json())
