@@ -17,13 +17,14 @@ from timeline.declarations import (
     option,
     options_in,
 )
-from timeline.errors import SelectionError, UsageError, did_you_mean
+from timeline.errors import SelectionError, UsageError, did_you_mean, format_ids
 from timeline.layers import LAYERS, Layer, LayerName
 from timeline.ranges import FURTHEST_NS, check_id
 from timeline.units import check_range, format_duration, parse_duration_ns, parse_ids
 
 if TYPE_CHECKING:
     from decimal import Decimal
+    from pathlib import Path
 
 
 class Kind(enum.Enum):
@@ -95,6 +96,45 @@ class Window(NamedTuple):
 
 Ids: TypeAlias = Iterable[int] | int | str | None
 """Ids as users pass them: numbers, a string such as "0,2-5", None or "all" for all."""
+
+
+_LISTED_BY = {
+    "rank": "Profile.ranks lists them.",
+    "graph": "Profile.steps() lists them.",
+    "step": "Profile.steps() lists them.",
+}
+"""Advice in errors for users of the library, by kind of id: where to list the existing ids."""
+
+
+def check_known(
+    noun: str,
+    wanted: frozenset[int],
+    known: Iterable[int],
+    path: Path,
+    do: str = "Use --list to see them.",
+) -> None:
+    """Check that all wanted ids exist.
+
+    noun: what the ids number, such as "rank". known: the ids that exist. do: advice of the command.
+
+    Raises:
+        SelectionError: a wanted id does not exist.
+    """
+    existing = set(known)
+    absent = wanted - existing
+    if absent:
+        if not existing:
+            raise SelectionError(f"this profile has no {noun}s; drop --{noun}s.")
+        are = "is" if len(absent) == 1 else "are"
+        plural = noun if len(absent) == 1 else f"{noun}s"
+        listed = format_ids(existing)
+        near = format_ids(sorted(existing, key=lambda one: abs(one - min(absent)))[:2])
+        raise SelectionError(
+            f"{plural} {format_ids(absent)} {are} not in {path}: found {noun}s {listed}"
+            + (f"; the nearest are {near}." if "..." in listed else "."),
+            do=do,
+            python_do=_LISTED_BY[noun],
+        )
 
 
 def why_unread(rank: int, on_disk: Collection[int]) -> str:

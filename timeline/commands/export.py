@@ -38,7 +38,6 @@ from timeline.profile import Profile
 from timeline.ranks.rank_work import RankRequest, merging_limit
 from timeline.ranks.read_ranks import (
     JoinedRanks,
-    check_known,
     choose_ranks,
     draw_again,
     draw_exact_again,
@@ -50,7 +49,7 @@ from timeline.reports.export_report import ExportReport
 from timeline.reports.first_look import FirstLook
 from timeline.reports.report_rows import CsvFile, format_exact_steps, notes_of
 from timeline.reports.valid_json import json_of
-from timeline.selection import Kind, Selection, select
+from timeline.selection import Kind, Selection, check_known, select
 from timeline.sources.source import Source
 from timeline.tables.memory import MOST_AT_PEAK
 from timeline.tables.parallel import ParallelIndices, parallel_indices

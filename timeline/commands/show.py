@@ -17,13 +17,13 @@ from timeline.encoders.attributes import (
     ZERO,
     read_attributes,
 )
-from timeline.errors import SelectionError, SourceError, UsageError, format_ids
+from timeline.errors import SourceError, UsageError
 from timeline.language import ENGLISH
 from timeline.printable import command_line
 from timeline.reports.filed_verdict import DamagedVerdictError, FiledVerdict
 from timeline.reports.first_look import FirstLook
 from timeline.reports.report_rows import OutputFile
-from timeline.selection import Selection
+from timeline.selection import Selection, check_known
 from timeline.units import parse_ids
 
 
@@ -72,15 +72,9 @@ class WrittenTimeline:
         Raises:
             SelectionError: a rank is not drawn, or the window lies outside the file.
         """
-        ranks = chosen.ranks or frozenset()
-        if self.ranks is not None and not ranks <= self.ranks:
-            absent = ranks - self.ranks
-            which = "rank {} is" if len(absent) == 1 else "ranks {} are"
-            raise SelectionError(
-                f"{which.format(format_ids(absent))} not in {self.output.path}: found ranks "
-                f"{format_ids(self.ranks)}.",
-                do="Choose among those, or export the profile with more --ranks.",
-            )
+        if chosen.ranks is not None and self.ranks is not None:
+            do = "Choose among those, or export the profile with more --ranks."
+            check_known("rank", chosen.ranks, self.ranks, self.output.path, do)
         return self.look.at(chosen, self.output.drawn_ns)
 
 

@@ -32,17 +32,10 @@ from timeline.ranks.rank_work import (
 from timeline.ranks.shared_columns import pack_if_many
 from timeline.ranks.workers import WorkerPool, worker_pool_for
 from timeline.records.not_given import NO_GRAPH
-from timeline.selection import SUMMARY_LAYERS, Selection
+from timeline.selection import SUMMARY_LAYERS, Selection, check_known
 from timeline.sources.source import Source, listed_steps
 from timeline.tracks.model import element_count
 from timeline.tracks.rank_tracks import DrawnRank, RankTracks
-
-_LISTED_BY = {
-    "rank": "Profile.ranks lists them.",
-    "graph": "Profile.steps() lists them.",
-    "step": "Profile.steps() lists them.",
-}
-"""Advice in errors for users of the library, by kind of id: where to list the existing ids."""
 
 
 def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) -> tuple[Source, ...]:
@@ -58,31 +51,6 @@ def choose_ranks(sources: Sequence[Source], selection: Selection, path: Path) ->
         raise SelectionError("no rank is selected.", do="Name one with --ranks.")
     check_known("rank", selection.ranks, known, path)
     return tuple(source for source in sources if source.identity.rank in selection.ranks)
-
-
-def check_known(noun: str, wanted: frozenset[int], known: Iterable[int], path: Path) -> None:
-    """Check that all wanted ids exist.
-
-    noun: what the ids number, such as "rank". known: the ids that exist.
-
-    Raises:
-        SelectionError: a wanted id does not exist.
-    """
-    existing = set(known)
-    absent = wanted - existing
-    if absent:
-        if not existing:
-            raise SelectionError(f"this profile has no {noun}s; drop --{noun}s.")
-        are = "is" if len(absent) == 1 else "are"
-        plural = noun if len(absent) == 1 else f"{noun}s"
-        listed = format_ids(existing)
-        near = format_ids(sorted(existing, key=lambda one: abs(one - min(absent)))[:2])
-        raise SelectionError(
-            f"{plural} {format_ids(absent)} {are} not in {path}: found {noun}s {listed}"
-            + (f"; the nearest are {near}." if "..." in listed else "."),
-            do="Use --list to see them.",
-            python_do=_LISTED_BY[noun],
-        )
 
 
 _LEFT_OUT = "Run it without --keep-going, for one of the --ranks, to see each reason."
