@@ -33,13 +33,13 @@ def run_show(asked: argparse.Namespace) -> None:
     prints = fill(PrintOptions, vars(asked))
     check_standard_output(prints, asked)
     with ended_by_signals():
-        from timeline.commands.show import read_verdict
-    filed = read_verdict(asked.file)
+        from timeline.commands.show import read_spoken_verdict
+    filed, language = read_spoken_verdict(Path(asked.file))
     if not filed.lines and not prints.json:
         what = f"was written by tlexport {filed.version}, which put no printed lines into files."
         do = "Export the profile again, or print what the file has with --json."
         raise SourceError(Path(asked.file), what, do=do)
-    with spoken(filed.language):
+    with spoken(language):
         say_remarks(*filed.notes)
         if prints.json:
             print_json(filed.to_json())

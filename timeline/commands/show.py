@@ -39,7 +39,11 @@ def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
         SourceError: it cannot be read, is damaged, or was written by another program, or by a
             version of tlexport that put no verdict into files.
     """
-    file = Path(path)
+    return read_spoken_verdict(Path(path))[0]
+
+
+def read_spoken_verdict(file: Path) -> tuple[FiledVerdict, str]:
+    """Read the verdict in a timeline like `read_verdict`, and the language of the file."""
     attributes = _attributes_of(file)
     try:
         filed = FiledVerdict.from_attributes(attributes)
@@ -51,7 +55,7 @@ def read_verdict(path: str | os.PathLike[str]) -> FiledVerdict:
             f"was written by tlexport {attributes[MARK]}, which put no verdict into files.",
             do="Export the profile again.",
         )
-    return filed
+    return filed, attributes.get(LANGUAGE, ENGLISH)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from timeline.encoders.attributes import LANGUAGE
-from timeline.language import ENGLISH
 from timeline.printable import valid_text
 from timeline.reports.valid_json import json_of
 from timeline.tables.table import paragraph_html
@@ -60,7 +58,6 @@ class FiledVerdict:
     file has no room for tables. left_out: number of rows left out of each table, those of medium
     length. commands: lines with commands that show more. lines: as printed to a pipe, none in files
     of older versions. verbose_lines: as printed with -v, if there are more.
-    language: of the file that it was read from; the verdict itself is stored in English.
     """
 
     version: str
@@ -75,7 +72,6 @@ class FiledVerdict:
     commands: tuple[str, ...] = ()
     lines: tuple[str, ...] = ()
     verbose_lines: tuple[str, ...] = ()
-    language: str = ENGLISH
 
     @classmethod
     def of_export(
@@ -183,7 +179,7 @@ class FiledVerdict:
             raise DamagedVerdictError("is of another version of tlexport") from error
         if filed.schema != SCHEMA:
             raise DamagedVerdictError("is of another version of tlexport")
-        return replace(filed, language=attributes.get(LANGUAGE, ENGLISH))
+        return filed
 
     def _text(self) -> bytes:
         more = {name: getattr(self, name) for name in ("commands", "lines", "verbose_lines")}
